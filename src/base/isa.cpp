@@ -1,0 +1,60 @@
+#include "base/isa.h"
+
+#include <cpuid.h>
+
+#include "base/env.h"
+
+namespace octet {
+namespace {
+
+constexpr std::string_view kNames[kIsas] = {"avx512_vnni", "avx_vnni", "avx2"};
+constexpr std::string_view kScalar = "scalar";
+
+bool has_avx_vnni() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & (1u << 4));
+}
+
+/// clang 14's __builtin_cpu_supports does not know it by name.
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & (1u << 29));
+}
+
+/// __builtin_cpu_supports asks the operating system too: a set whose registers it does not save is not there.
+bool has(Isa isa) {
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+  switch (isa) {
+    case Isa::avx512_vnni:
+      return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+             __builtin_cpu_supports("avx512vnni");
+    case Isa::avx_vnni:
+      return avx2 && has_avx_vnni();
+    default:
+      return avx2;
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(Isa isa) { return kNames[static_cast<int>(isa)]; }
+
+std::string refusal(Isa isa) {
+  const std::string forced = env::isa();
+  if (!forced.empty() && forced != name_of(isa)) {
+    bool known = forced == kScalar;
+    std::string names(kScalar);
+    for (std::string_view name : kNames) {
+      known |= forced == name;
+      names += ", " + std::string(name);
+    }
+    if (!known)
+      return "OCTET_ISA is " + forced + "; it must be one of " + names + "; unset it to let octet choose";
+    return "OCTET_ISA is " + forced;
+  }
+  static const bool there[kIsas] = {has(Isa::avx512_vnni), has(Isa::avx_vnni), has(Isa::avx2)};
+  return there[static_cast<int>(isa)] ? "" : "this CPU has no " + std::string(name_of(isa));
+}
+
+}  // namespace octet

@@ -1,0 +1,23 @@
+// The x86 instruction sets that octet has code for, and which of them this process may use.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace octet {
+
+/// Fastest first. Each includes what comes with it on every CPU that has it:
+enum class Isa : std::int32_t {
+  avx512_vnni = 0,  ///< AVX-512 F, BW, DQ, VL and VNNI: Cascade Lake, Zen 4 and later
+  avx_vnni,         ///< AVX2, FMA, F16C and 256-bit VNNI: Alder Lake, Zen 5 and later
+  avx2,             ///< AVX2, FMA and F16C: Haswell, Zen and later
+};
+inline constexpr int kIsas = 3;
+
+std::string_view name_of(Isa isa);
+
+/// Why this process may not use it: the CPU or its system lacks it, or OCTET_ISA names another. Empty: it
+/// may.
+std::string refusal(Isa isa);
+
+}  // namespace octet

@@ -1,0 +1,59 @@
+// The list of kernels, fastest first.
+#include <array>
+
+#include "core/registry.h"
+#include "cpu/cpu.h"
+#include "cpu/store.h"
+#include "ref/reference.h"
+#include "ref/schemes.h"
+
+namespace octet {
+namespace {
+
+std::string reference_refusal(const AttentionDesc& desc) {
+  if (!ref::attend_of(desc.scheme)) return "this build has no reference of the scheme";
+  return ref::refusal(desc);
+}
+
+/// The CPU backend on one instruction set.
+template <cpu::Isa isa>
+struct Simd {
+  static std::string refusal(const AttentionDesc& desc) { return cpu::refusal(isa, desc); }
+  static std::int64_t workspace_bytes(const AttentionDesc& desc) { return cpu::workspace_bytes(isa, desc); }
+  static Status run(const AttentionDesc& desc, const AttentionArgs& args) {
+    return cpu::attend(isa, desc, args);
+  }
+  static Status pack(const AttentionDesc& desc, const AttentionArgs& args) {
+    cpu::pack(isa, desc, args);
+    return {};
+  }
+  static std::unique_ptr<KvStore> make_store(const AttentionDesc& desc, const QuantizedTensor& k,
+                                             const QuantizedTensor& v) {
+    return cpu::make_store(isa, desc, k, v);
+  }
+  static Status run_packed(const AttentionDesc& desc, const AttentionArgs& args) {
+    cpu::attend_packed(isa, desc, args);
+    return {};
+  }
+};
+
+template <cpu::Isa isa>
+Kernel simd() {
+  using K = Simd<isa>;
+  return {cpu::name_of(isa), K::refusal, K::run,        K::workspace_bytes,
+          Device::cpu,       K::pack,    K::run_packed, K::make_store};
+}
+
+}  // namespace
+
+std::span<const Kernel> kernels() {
+  static const std::array<Kernel, 4> list{{
+      simd<cpu::Isa::avx512_vnni>(),
+      simd<cpu::Isa::avx_vnni>(),
+      simd<cpu::Isa::avx2>(),
+      {"reference", reference_refusal, ref::attend},
+  }};
+  return list;
+}
+
+}  // namespace octet

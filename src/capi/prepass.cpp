@@ -1,0 +1,141 @@
+#include "capi/prepass.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/parallel.h"
+#include "base/sequences.h"
+#include "base/try.h"
+#include "capi/v_grid.h"
+#include "numerics/formats.h"
+
+namespace octet::capi {
+namespace {
+
+/// An element of a plain tensor.
+float number_at(const TensorView& x, std::int64_t offset) {
+  switch (x.dtype) {
+    case DType::f16:
+      return f32_from_f16(static_cast<const std::uint16_t*>(x.data)[offset]);
+    case DType::bf16:
+      return f32_from_bf16(static_cast<const std::uint16_t*>(x.data)[offset]);
+    default:
+      return static_cast<const float*>(x.data)[offset];
+  }
+}
+
+std::int64_t row_offset(const TensorView& x, std::int64_t b, std::int64_t h, std::int64_t t) {
+  return b * x.stride[0] + h * x.stride[1] + t * x.stride[2];
+}
+
+/// Largest finite absolute value of a plain tensor. NaN and Inf are the quantiser's to report.
+float finite_amax(const TensorView& x) {
+  float amax = 0;
+  for (std::int64_t b = 0; b < x.shape[0]; ++b)
+    for (std::int64_t h = 0; h < x.shape[1]; ++h)
+      for (std::int64_t t = 0; t < x.shape[2]; ++t)
+        for (std::int64_t c = 0; c < x.shape[3]; ++c) {
+          const float a = std::fabs(number_at(x, row_offset(x, b, h, t) + c * x.stride[3]));
+          if (std::isfinite(a)) amax = std::max(amax, a);
+        }
+  return amax;
+}
+
+/// A planned tensor at its place in the workspace.
+TensorView placed(TensorView x, void* workspace) {
+  if (x.shape == std::array<std::int64_t, 4>{}) return x;
+  x.data = static_cast<std::byte*>(workspace) + reinterpret_cast<std::uintptr_t>(x.data);
+  return x;
+}
+
+QuantizedTensor placed(QuantizedTensor x, void* workspace) {
+  x.codes = placed(x.codes, workspace);
+  x.scales = placed(x.scales, workspace);
+  x.channel_exponent = placed(x.channel_exponent, workspace);
+  x.mean = placed(x.mean, workspace);
+  return x;
+}
+
+Sequences sequences_of(const AttentionDesc& d, std::int64_t tokens, const std::int32_t* cu_seqlens) {
+  return {d.sequences > 0 ? d.sequences : d.batch, tokens, d.sequences > 0 ? cu_seqlens : nullptr};
+}
+
+enum class Conversion { now, before };
+
+/// One plain operand in the kernel's format, which it has from now on or from a call before.
+Status convert(QuantizedTensor& x, const OperandPlan& planned, const quant::OperandRecipe& recipe,
+               const Sequences& sequences, const AttentionArgs& args, Conversion conversion) {
+  if (planned.prequantized || planned.layout.codes.shape == std::array<std::int64_t, 4>{}) return {};
+  const QuantizedTensor out = placed(planned.layout, args.workspace);
+  if (conversion == Conversion::now)
+    OCTET_TRY(quant::quantize(x.codes, sequences, recipe, out, args.parallel_for));
+  x = out;
+  return {};
+}
+
+/// softmax_scale * q . mean(K) for every query row, in double and rounded once.
+void fill_q_anchor(const AttentionDesc& d, const TensorView& q, const TensorView& mean, const TensorView& out,
+                   const AttentionArgs& args) {
+  const Sequences queries = sequences_of(d, d.tokens_q, args.cu_seqlens_q);
+  const std::int64_t group = d.heads_q / d.heads_kv;
+  for_each_parallel(args.parallel_for, queries.count * d.heads_q, [&](std::int64_t unit) {
+    const std::int64_t s = unit / d.heads_q, head = unit % d.heads_q, b = queries.batch(s);
+    const std::int64_t means = row_offset(mean, b, head / group, queries.cu_seqlens ? s : 0);
+    for (std::int64_t t = 0; t < queries.length(s); ++t) {
+      const std::int64_t row = row_offset(q, b, head, queries.begin(s) + t);
+      double sum = 0;
+      for (std::int64_t c = 0; c < d.head_dim; ++c) {
+        sum += double{number_at(q, row + c * q.stride[3])} *
+               double{static_cast<const float*>(mean.data)[means + c * mean.stride[3]]};
+      }
+      static_cast<float*>(out.data)[row_offset(out, b, head, queries.begin(s) + t)] =
+          static_cast<float>(double{d.softmax_scale} * sum);
+    }
+  });
+}
+
+}  // namespace
+
+Result<AttentionArgs> prepare(const Plan& plan, const CallLayout& call, const AttentionArgs& args,
+                              Operands which) {
+  const AttentionDesc& d = plan.desc;
+  OperandRecipes recipes = operand_recipes(d);
+  recipes.k.anchor = args.k_anchor;
+  if (d.scheme == Scheme::qattn && !takes_codes(d)) {
+    if (which != Operands::all) {
+      return Status{Code::unsupported,
+                    "scheme qattn scales q, k and v by their one largest element, so plain k and v cannot be "
+                    "packed without q; pass codes, or call octet_attend"};
+    }
+    const float amax =
+        std::max({finite_amax(args.q.codes), finite_amax(args.k.codes), finite_amax(args.v.codes)});
+    recipes.q.shared_amax = recipes.k.shared_amax = recipes.v.shared_amax = amax;
+  }
+  const Sequences queries = sequences_of(d, d.tokens_q, args.cu_seqlens_q);
+  const Sequences keys = sequences_of(d, d.tokens_k, args.cu_seqlens_k);
+  if (d.scheme == Scheme::integer && takes_codes(d) && which != Operands::queries)
+    OCTET_TRY(check_v_grid(d, args.v, keys));
+  AttentionArgs ready = args;
+  const Conversion of_keys = which == Operands::queries ? Conversion::before : Conversion::now;
+  OCTET_TRY(convert(ready.k, plan.k, recipes.k, keys, args, of_keys));
+  OCTET_TRY(convert(ready.v, plan.v, recipes.v, keys, args, of_keys));
+  if (which == Operands::keys) return ready;
+  OCTET_TRY(convert(ready.q, plan.q, recipes.q, queries, args, Conversion::now));
+  if (!shifts_lse(d)) return ready;
+
+  ready.q_anchor = placed(call.q_anchor, args.workspace);
+  TensorView q = args.q.codes;
+  if (takes_codes(d)) {
+    q = placed(call.q_dequantized, args.workspace);
+    OCTET_TRY(quant::dequantize(args.q, queries, q, args.parallel_for));
+  }
+  // note: without keys there is no mean, and every LSE is -inf whatever is added to it.
+  if (d.tokens_k == 0 || d.tokens_q == 0) {
+    ready.q_anchor = {};
+    return ready;
+  }
+  fill_q_anchor(d, q, ready.k.mean, ready.q_anchor, args);
+  return ready;
+}
+
+}  // namespace octet::capi

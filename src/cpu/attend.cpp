@@ -1,0 +1,358 @@
+// The driver: what a call is cut into, and what goes around the nests.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "base/parallel.h"
+#include "base/scratch.h"
+#include "call/operand.h"
+#include "call/problem.h"
+#include "call/store.h"
+#include "call/visibility.h"
+#include "cpu/cpu.h"
+#include "cpu/driver.h"
+#include "cpu/packed.h"
+
+namespace octet::cpu {
+namespace {
+
+/// Query rows of a unit of work, at most: their outputs and a key block's operands share L2, and a call of a
+/// few hundred tokens still has work for several threads.
+constexpr std::int64_t kMostRows = 48;
+
+/// Rows of one unit: equal shares of a sequence, in whole register tiles.
+std::int64_t block_rows(std::int64_t tokens, std::int64_t tile) {
+  const std::int64_t shares = (tokens + kMostRows - 1) / kMostRows;
+  return shares == 0 ? tile : std::min(kMostRows, round_up((tokens + shares - 1) / shares, tile));
+}
+
+/// Keys of a sequence with few queries are cut into ranges of so many, or of one key block where that is
+/// more, which are computed apart and merged: 32k keys of 8 heads give 128 threads work. Fewer keys would
+/// make merging and packing Q show. Cuts are at multiples of the range from the sequence's first key,
+/// whatever else a call holds.
+constexpr std::int64_t kRangeKeys = 2048;
+/// A sequence of more queries is not cut: its operands are read from memory less than once in so many
+/// products.
+constexpr std::int64_t kFewQueries = 16;
+
+/// Query tokens [begin, end) of `heads` heads that share K and V: a row for each, head after head.
+struct Unit {
+  std::int64_t sequence, head, heads, begin, end;
+
+  std::int64_t tokens() const { return end - begin; }
+  std::int64_t rows() const { return heads * tokens(); }
+  std::int64_t head_of(std::int64_t row) const { return head + row / tokens(); }
+  std::int64_t token_of(std::int64_t row) const { return begin + row % tokens(); }
+};
+
+/// What reading a bias needs to know.
+struct BiasContext {
+  const call::Problem& problem;
+  const Unit& unit;
+};
+
+void read_bias(const void* context, std::int64_t row, std::int64_t begin, std::int64_t end, float* out) {
+  const BiasContext& c = *static_cast<const BiasContext*>(context);
+  const call::HeadBias bias(c.problem.desc, c.problem.args.bias, c.problem.k.batch(c.unit.sequence),
+                            c.unit.head_of(row));
+  for (std::int64_t j = begin; j < end; ++j) out[j - begin] = bias.at(c.unit.token_of(row), j);
+}
+
+/// Where the states of ranges lie.
+class RangeStates {
+ public:
+  RangeStates(const Nest& nest, const AttentionDesc& desc, std::int64_t dim_v) : heads_(desc.heads_q) {
+    if (!nest.merge) return;
+    const std::int64_t size = range_keys(desc.key_block);
+    row_bytes_ = nest.state_bytes(std::min(desc.tokens_q, kFewQueries), dim_v);
+    sequence_ranges_ = desc.sequences > 0 ? 0 : (desc.tokens_k + size - 1) / size;
+    const std::int64_t ranges =
+        desc.sequences > 0 ? desc.tokens_k / size + desc.sequences + 1 : desc.batch * sequence_ranges_;
+    const bool cuts = desc.tokens_k > size && (desc.sequences > 0 || desc.tokens_q <= kFewQueries);
+    bytes_ = cuts ? ranges * heads_ * row_bytes_ : 0;
+  }
+
+  static std::int64_t range_keys(std::int64_t key_block) {
+    return std::max(key_block, kRangeKeys / key_block * key_block);
+  }
+  std::int64_t bytes() const { return bytes_; }
+  /// From one range of a sequence to the next.
+  std::int64_t stride() const { return heads_ * row_bytes_; }
+  /// note: a unit of several heads takes the places of all of them, and needs no more than these have.
+  std::int64_t offset(const call::Problem& problem, const Unit& unit, std::int64_t range) const {
+    const std::int64_t before =
+        problem.k.cu_seqlens
+            ? problem.k.begin(unit.sequence) / range_keys(problem.desc.key_block) + unit.sequence
+            : unit.sequence * sequence_ranges_;
+    return (before + range) * stride() + unit.head * row_bytes_;
+  }
+
+ private:
+  std::int64_t heads_, row_bytes_ = 0, sequence_ranges_ = 0, bytes_ = 0;
+};
+
+/// One call on one instruction set.
+class Call {
+ public:
+  Call(const Nest& nest, const call::Problem& problem, const PackedCall& packed, const CallMemory& memory)
+      : nest_(nest),
+        problem_(problem),
+        packed_(packed),
+        states_(nest, problem.desc, packed.dim_v()),
+        memory_(memory),
+        longest_q_(longest(problem.q, problem.desc.tokens_q)),
+        longest_k_(longest(problem.k, problem.desc.tokens_k)),
+        rows_(block_rows(longest_q_, nest.packing.rows)) {
+    table_.resize(static_cast<std::size_t>(nest.table_entries(problem.desc.options)));
+    nest.fill_table(problem.desc.options, table_.data());
+    prepare_ = call::prepare_input(problem, table_.data());
+  }
+
+  void pack() {
+    const AttentionDesc& d = problem_.desc;
+    const std::int64_t key_blocks = pieces(longest_k_, d.key_block);
+    for_each_parallel(problem_.args.parallel_for, problem_.k.count * d.heads_kv * key_blocks,
+                      [&](std::int64_t i) {
+                        const std::int64_t block = i % key_blocks, unit = i / key_blocks;
+                        const std::int64_t sequence = unit / d.heads_kv;
+                        if (block * d.key_block >= problem_.k.length(sequence)) return;
+                        packed_.pack(memory_.packed, problem_, prepare_, sequence, unit % d.heads_kv, block);
+                      });
+  }
+
+  /// Units in parallel; where the keys of some are cut, their ranges first and then what merges them.
+  void attend() {
+    const std::int64_t units = this->units();
+    const std::int64_t ranges = cuts_any() ? pieces(longest_k_, range_keys()) : 1;
+    // The query blocks of the heads that share one K and V come one after another.
+    for_each_parallel(problem_.args.parallel_for, units * ranges,
+                      [&](std::int64_t i) { compute(unit(i % units), i / units); });
+    if (ranges == 1) return;
+    for_each_parallel(problem_.args.parallel_for, units, [&](std::int64_t i) { merge(unit(i)); });
+  }
+
+ private:
+  static std::int64_t pieces(std::int64_t tokens, std::int64_t size) { return (tokens + size - 1) / size; }
+  static std::int64_t longest(const Sequences& sequences, std::int64_t tokens) {
+    if (!sequences.cu_seqlens) return tokens;
+    std::int64_t most = 0;
+    for (std::int64_t s = 0; s < sequences.count; ++s) most = std::max(most, sequences.length(s));
+    return most;
+  }
+  std::int64_t range_keys() const { return RangeStates::range_keys(problem_.desc.key_block); }
+
+  // --- Units: short query blocks take the heads of one K and V together, which are read once for all of
+  // them.
+
+  std::int64_t group() const { return problem_.desc.heads_q / problem_.desc.heads_kv; }
+  std::int64_t heads_together() const {
+    return std::clamp<std::int64_t>(kMostRows / std::max<std::int64_t>(longest_q_, 1), 1, group());
+  }
+  std::int64_t query_blocks() const { return pieces(longest_q_, rows_); }
+  std::int64_t units() const {
+    return problem_.q.count * problem_.desc.heads_kv * pieces(group(), heads_together()) * query_blocks();
+  }
+  Unit unit(std::int64_t i) const {
+    const std::int64_t block = i % query_blocks(),
+                       share = i / query_blocks() % pieces(group(), heads_together());
+    const std::int64_t kv = i / query_blocks() / pieces(group(), heads_together());
+    const std::int64_t sequence = kv / problem_.desc.heads_kv, kv_head = kv % problem_.desc.heads_kv;
+    const std::int64_t first = share * heads_together(), begin = block * rows_;
+    return {sequence, kv_head * group() + first, std::min(heads_together(), group() - first), begin,
+            std::min(begin + rows_, problem_.q.length(sequence))};
+  }
+
+  // --- Ranges of keys.
+
+  bool cuts(std::int64_t sequence) const {
+    return nest_.merge && problem_.q.length(sequence) <= kFewQueries &&
+           problem_.k.length(sequence) > range_keys();
+  }
+  bool cuts_any() const {
+    for (std::int64_t s = 0; s < problem_.q.count; ++s)
+      if (cuts(s)) return true;
+    return false;
+  }
+  call::KeyRange visible(const Unit& unit, std::int64_t token) const {
+    return call::visible_range(problem_.desc, token, problem_.q.length(unit.sequence),
+                               problem_.k.length(unit.sequence));
+  }
+  /// The ranges with keys that some row sees; one where no row sees any, which then ends the rows.
+  call::KeyRange ranges(const Unit& unit) const {
+    call::KeyRange keys{problem_.k.length(unit.sequence), 0};
+    for (std::int64_t t = unit.begin; t < unit.end; ++t) {
+      const call::KeyRange seen = visible(unit, t);
+      if (seen.begin == seen.end) continue;
+      keys = {std::min(keys.begin, seen.begin), std::max(keys.end, seen.end)};
+    }
+    if (keys.begin >= keys.end) return {0, 1};
+    return {keys.begin / range_keys(), pieces(keys.end, range_keys())};
+  }
+  Parts parts(const Unit& unit, const call::KeyRange& of) const {
+    return {memory_.states + states_.offset(problem_, unit, of.begin), of.end - of.begin, states_.stride()};
+  }
+
+  void compute(const Unit& unit, std::int64_t range) const {
+    if (unit.begin >= unit.end) return;
+    const std::int64_t keys = problem_.k.length(unit.sequence);
+    if (!cuts(unit.sequence)) {
+      if (range > 0) return;
+      RowsCall call = open(unit, {0, keys});
+      const BiasContext bias{problem_, unit};
+      call.bias = {read_bias, problem_.args.bias.data ? &bias : nullptr};
+      nest_.attend(call);
+      write(call, unit);
+      return;
+    }
+    const call::KeyRange used = ranges(unit);
+    if (range < used.begin || range >= used.end) return;
+    const std::int64_t begin = range * range_keys();
+    RowsCall call = open(unit, {begin, std::min(begin + range_keys(), keys)});
+    const BiasContext bias{problem_, unit};
+    call.bias = {read_bias, problem_.args.bias.data ? &bias : nullptr};
+    call.parts = parts(unit, {range, range + 1});
+    nest_.part(call);
+  }
+
+  void merge(const Unit& unit) const {
+    if (unit.begin >= unit.end || !cuts(unit.sequence)) return;
+    RowsCall call = open(unit, {0, 0});
+    call.parts = parts(unit, ranges(unit));
+    nest_.merge(call);
+    write(call, unit);
+  }
+
+  /// A call on some of the keys, in the thread's scratch.
+  RowsCall open(const Unit& unit, const call::KeyRange& keys) const {
+    const AttentionDesc& d = problem_.desc;
+    const std::int64_t rows = unit.rows(), padded = round_up(rows, nest_.packing.rows);
+    const std::int64_t dim_v = packed_.dim_v(), groups = packed_.dim_groups();
+    const call::HeadOperand v(problem_.args.v, problem_.v(), unit.sequence, problem_.kv_head(unit.head));
+
+    Scratch& scratch = thread_scratch();
+    scratch.reset();
+    RowsCall call{};
+    call.prepare = prepare_;
+    call.head = packed_.head(memory_.packed, problem_, unit.sequence, problem_.kv_head(unit.head));
+    call.rows = rows, call.dim_groups = groups, call.dim_v = dim_v;
+
+    std::byte* q_packed = scratch.take<std::byte>(padded * groups * 4);
+    std::int32_t* q_size = scratch.take<std::int32_t>(padded);
+    std::int32_t* q_sum = scratch.take<std::int32_t>(padded);
+    float* q_scale = scratch.take<float>(padded);
+    std::int64_t* first = scratch.take<std::int64_t>(padded);
+    std::int64_t* last = scratch.take<std::int64_t>(padded);
+    std::memset(q_packed + rows * groups * 4, 0, static_cast<std::size_t>((padded - rows) * groups * 4));
+    for (std::int64_t r = 0; r < padded; ++r) {
+      const std::int64_t row = std::min(r, rows - 1), token = unit.token_of(row);
+      const call::HeadOperand q(problem_.args.q, problem_.q, unit.sequence, unit.head_of(row));
+      RowSums sums{};
+      if (r < rows) sums = packed_.pack_query(q, token, q_packed + r * groups * 4);
+      q_sum[r] = sums.sum, q_size[r] = sums.size;
+      q_scale[r] = q.token_scale(token);
+      const call::KeyRange seen = visible(unit, token);
+      first[r] = std::max(seen.begin, keys.begin), last[r] = std::max(first[r], std::min(seen.end, keys.end));
+    }
+    call.q = q_packed, call.q_size = q_size, call.q_sum = q_sum, call.q_scale = q_scale, call.first = first,
+    call.last = last;
+
+    float* channel = scratch.take<float>(dim_v);
+    std::int32_t* exponent = scratch.take<std::int32_t>(dim_v);
+    const bool at_the_end = v.has_scales() && !v.scales_vary_by_token();
+    for (std::int64_t c = 0; c < dim_v; ++c) {
+      channel[c] = at_the_end && c < v.dim() ? v.scale(0, c) : 1.0f;
+      exponent[c] = c < v.dim() ? v.exponent(c) : 0;
+    }
+    call.channel = channel, call.channel_exponent = exponent;
+
+    const bool codes = nest_.output != Output::values;
+    call.values = codes ? nullptr : scratch.take<float>(rows * dim_v);
+    call.codes = codes ? scratch.take<std::int8_t>(rows * dim_v) : nullptr;
+    call.scale = scratch.take<float>(rows);
+    call.lse = scratch.take<float>(rows);
+    call.scratch = scratch.take<std::byte>(nest_.scratch_bytes(rows, d.key_block, dim_v));
+    return call;
+  }
+
+  void write(const RowsCall& call, const Unit& unit) const {
+    const std::int64_t dim_v = problem_.desc.head_dim_v;
+    for (std::int64_t r = 0; r < call.rows; ++r) {
+      const call::RowWriter writer(problem_.args, problem_.q.batch(unit.sequence), unit.head_of(r),
+                                   problem_.q.begin(unit.sequence) + unit.token_of(r));
+      const bool empty = call.lse[r] == kMinusInfinity;
+      writer.lse(empty ? double{kMinusInfinity} : double{call.lse[r]} + writer.lse_shift());
+      if (call.codes) {
+        writer.codes(call.codes + r * call.dim_v, dim_v, call.scale[r]);
+        writer.scale(call.scale[r]);
+      } else {
+        writer.values(call.values + r * call.dim_v, dim_v);
+        writer.scale(0);
+      }
+    }
+  }
+
+  const Nest& nest_;
+  const call::Problem& problem_;
+  const PackedCall packed_;
+  const RangeStates states_;
+  const CallMemory memory_;
+  const std::int64_t longest_q_, longest_k_, rows_;
+  std::vector<float> table_;
+  Prepare prepare_;
+};
+
+/// A call whose K and V are packed into the workspace.
+Call in_workspace(const Nest& nest, const call::Problem& problem) {
+  const PackedCall packed(nest, problem.desc, problem.args.k.codes.shape[3]);
+  auto* const workspace = static_cast<std::byte*>(problem.args.workspace);
+  return {nest, problem, packed, {workspace, workspace + round_up(packed.bytes(), kAlignment)}};
+}
+
+}  // namespace
+
+/// More than the channels of any operand's codes: rotation pads a head dim to a multiple of its Hadamard
+/// block.
+std::int64_t most_code_dim(const AttentionDesc& desc) {
+  constexpr std::int64_t kLargestHadamard = 64;
+  return desc.recipe.rotate == Rotate::on ? round_up(desc.head_dim, kLargestHadamard) : desc.head_dim;
+}
+
+std::int64_t states_bytes(const Nest& nest, const AttentionDesc& desc, std::int64_t dim_v) {
+  return RangeStates(nest, desc, dim_v).bytes();
+}
+
+void attend_packed(const Nest& nest, const call::Problem& problem, const PackedCall& packed,
+                   const CallMemory& memory) {
+  Call(nest, problem, packed, memory).attend();
+}
+
+std::string refusal(Isa isa, const AttentionDesc& desc) {
+  const std::string unavailable = refusal(isa);
+  if (!unavailable.empty()) return unavailable;
+  if (!nest_of(isa, desc.scheme)) return "the scheme exists on the reference backend only";
+  return {};
+}
+
+std::int64_t workspace_bytes(Isa isa, const AttentionDesc& desc) {
+  const Nest& nest = *nest_of(isa, desc.scheme);
+  const PackedCall packed(nest, desc, most_code_dim(desc));
+  return round_up(packed.bytes(), kAlignment) + states_bytes(nest, desc, packed.dim_v());
+}
+
+Status attend(Isa isa, const AttentionDesc& desc, const AttentionArgs& args) {
+  pack(isa, desc, args);
+  attend_packed(isa, desc, args);
+  return {};
+}
+
+void pack(Isa isa, const AttentionDesc& desc, const AttentionArgs& args) {
+  const call::Problem problem(desc, args);
+  in_workspace(*nest_of(isa, desc.scheme), problem).pack();
+}
+
+void attend_packed(Isa isa, const AttentionDesc& desc, const AttentionArgs& args) {
+  const call::Problem problem(desc, args);
+  in_workspace(*nest_of(isa, desc.scheme), problem).attend();
+}
+
+}  // namespace octet::cpu

@@ -1,0 +1,1019 @@
+// The loop nest of the CPU backend: the contract of numerics/contract.h, kRows query rows at a time, keys in
+// vector lanes. Included by one generated TU for each scheme and instruction set; everything in it is local
+// to that TU, for its flags are its own.
+//
+// A key block is taken whole by one group of rows after another: Q K^T into a few KiB of scores, the softmax
+// of each row in lanes, P V into as many sums, and their fold into the rows' outputs. The block's packed keys
+// and values stay in L1 or L2 meanwhile.
+//
+// Isa: Lane, kLanes, kRows, kIntegers (a Products for integer
+// operands), kFloats (one for floats), store_codes().
+#include <cstdint>
+#include <type_traits>
+
+#include "cpu/fixed.inl"
+#include "cpu/integer_words.inl"
+#include "cpu/kernel.h"
+#include "cpu/tile.h"
+
+namespace octet::cpu {
+namespace {
+
+/// The two products for one kind of operand: the elements of a (Q, P) and b (K, V), and the tiles.
+struct Products {
+  Element q, k, p, v;
+  Multiply qk, pv, qk_row, pv_row;
+};
+
+constexpr std::int64_t group_elements(Element e) { return e == Element::f32 ? 1 : e == Element::s16 ? 2 : 4; }
+
+constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
+
+template <class S, class Isa>
+class RowsNest {
+  using L = typename Isa::Lane;
+  using F32 = typename L::F32;
+  using I32 = typename L::I32;
+  using Acc = typename S::Acc;
+  using Score = typename S::Score;
+  using PvAcc = typename S::PvAcc;
+  using Out = typename S::Out;
+  using Key = typename S::Key;
+  using Channel = typename S::Channel;
+  using Step = typename S::Step;
+  using View = typename S::View;
+  using State = typename S::State;
+  using Row = typename S::Row;
+
+  static constexpr std::int64_t kLanes = Isa::kLanes, kRows = Isa::kRows;
+  static constexpr std::int64_t kVector = 4 * kLanes;
+  static constexpr bool kRowLanes = S::kRowLanes;
+  static constexpr bool kFloatQk = S::kQk == Operand::f32, kFloatP = S::kP == Operand::f32;
+  static constexpr Products kQk = kFloatQk ? Isa::kFloats : Isa::kIntegers;
+  static constexpr Products kPv = kFloatP ? Isa::kFloats : Isa::kIntegers;
+  /// Signed codes of P on the unsigned side of the product are stored 128 higher, and that is taken off
+  /// again.
+  static constexpr bool kPBias = S::kP == Operand::s8 && kPv.p == Element::u8_bias;
+  static constexpr std::int64_t kPBytes = 4 / group_elements(kPv.p);
+  /// A row's constants: one row a lane for a whole group, or one row each.
+  static constexpr std::int64_t kRowSets = kRowLanes ? 1 : kRows;
+
+  /// A group of rows across key blocks.
+  struct Group {
+    Row row[kRowSets];
+    State state[kRowSets];
+    std::uint32_t seen;  ///< bit r: row r saw a key
+    float reach;         ///< largest |score| of a row, in octaves, where K's scale is 1
+  };
+
+  static std::int64_t groups(std::int64_t rows) { return (rows + kRows - 1) / kRows; }
+
+ public:
+  /// Whether the scheme has a form of its softmax in words, which most key blocks fit: one that rounds, or
+  /// one with the bits of the wide form.
+  static constexpr bool kFixed = requires { typename S::FixedMantissa; };
+  static constexpr bool kIntegerWords = requires(Row row, typename S::Block block) {
+    S::fits_u16(row, block);
+  };
+  static constexpr bool kWords = kFixed || kIntegerWords;
+  /// Whether the keys of a row may be cut into ranges.
+  static constexpr bool kMerges = requires { typename S::Merge; };
+
+  static std::int64_t scratch_bytes(std::int64_t rows, std::int64_t key_block, std::int64_t dim_v) {
+    return layout(rows, key_block, dim_v).bytes;
+  }
+
+  /// Bytes of the state of one range of keys, which part() leaves: the beginning of the layout.
+  static std::int64_t state_bytes(std::int64_t rows, std::int64_t dim_v) {
+    return layout(rows, 0, dim_v).score;
+  }
+
+  explicit RowsNest(const RowsCall& call) : call_(call), scheme_(S::prepare(call.prepare)) {
+    const Layout at = layout(call.rows, call.prepare.key_block, call.dim_v);
+    state_at(call.parts.state ? call.parts.state : call.scratch);
+    score_ = call.scratch + at.score;
+    p_ = call.scratch + at.p;
+    sums_ = call.scratch + at.sums;
+    words_ = call.scratch + at.words;
+    bias_ = reinterpret_cast<float*>(call.scratch + at.bias);
+    row_level_ = reinterpret_cast<float*>(call.scratch + at.level);
+    channel_ = reinterpret_cast<Channel*>(call.scratch + at.channel);
+    padded_ = padded(call.prepare.key_block);
+    score_row_ = 4 * padded_;
+    p_row_ = kPBytes * padded_;
+    sums_row_ = 4 * call.dim_v;
+  }
+
+  void run() {
+    part();
+    end_rows();
+  }
+
+  /// The rows against the keys that they see, without their end.
+  void part() {
+    open();
+    const std::int64_t block = call_.prepare.key_block, tokens = call_.head.tokens;
+    std::int64_t least = tokens, most = 0;
+    for (std::int64_t r = 0; r < call_.rows; ++r) {
+      least = call_.first[r] < least ? call_.first[r] : least;
+      most = call_.last[r] > most ? call_.last[r] : most;
+    }
+    for (std::int64_t b = least / block; b * block < most; ++b) {
+      const std::int64_t begin = b * block, end = begin + block < tokens ? begin + block : tokens;
+      open_block(b, begin, end);
+      for (std::int64_t g = 0; g < groups(call_.rows); ++g) visit(g);
+    }
+  }
+
+  /// The end of rows whose keys were cut into parts: merged in the order of the keys.
+  void merge() {
+    for (std::int64_t p = 1; p < call_.parts.count; ++p)
+      merge_part(call_.parts.state + p * call_.parts.stride);
+    end_rows();
+  }
+
+ private:
+  void end_rows() {
+    fill_end_channels();
+    for (std::int64_t r = 0; r < call_.rows; ++r) close(r);
+  }
+
+  struct Layout {
+    std::int64_t groups, out, score, words, p, sums, bias, level, channel, bytes;
+  };
+
+  /// Keys that a row's scores and codes have room for: whole stores of the 16-bit form.
+  static std::int64_t padded(std::int64_t key_block) { return round_up(key_block, 4 * kLanes); }
+
+  static Layout layout(std::int64_t rows, std::int64_t key_block, std::int64_t dim_v) {
+    const std::int64_t n = padded(key_block), sets = RowsNest::groups(rows);
+    Layout at{};
+    const auto take = [&](std::int64_t bytes) {
+      const std::int64_t offset = at.bytes;
+      at.bytes += round_up(bytes, 64);
+      return offset;
+    };
+    at.groups = take(sets * static_cast<std::int64_t>(sizeof(Group)));
+    at.out = take(sets * kRows * dim_v / kLanes * static_cast<std::int64_t>(sizeof(Out)));
+    at.score = take(kRows * n * 4);
+    at.words = take(kWords ? kRows * n * 2 : 0);
+    at.p = take(kRows * n * kPBytes);
+    at.sums = take(kRows * dim_v * 4);
+    at.bias = take(kRows * n * 4);
+    at.level = take(kFixed ? n * 4 : 0);
+    at.channel = take(dim_v / (kFinishLanes ? kLanes : 1) * static_cast<std::int64_t>(sizeof(Channel)));
+    return at;
+  }
+
+  void state_at(std::byte* state) {
+    const Layout at = layout(call_.rows, 0, call_.dim_v);
+    groups_ = reinterpret_cast<Group*>(state + at.groups);
+    out_ = reinterpret_cast<Out*>(state + at.out);
+  }
+
+  // --- Members of lane structs, kept as arrays of 4-byte numbers.
+
+  template <class T>
+  static constexpr std::int64_t members() {
+    if constexpr (__is_empty(T))
+      return 0;
+    else
+      return static_cast<std::int64_t>(sizeof(T)) / kVector;
+  }
+  static constexpr bool kFinishLanes = requires(const S s, Out out, State state, Row row, Channel channel) {
+    s.finish(out, state, row, channel);
+  };
+
+  /// Lanes of consecutive keys or channels.
+  template <class T>
+  static T lanes_at(const float* arrays, std::int64_t stride, std::int64_t at) {
+    T lanes{};
+    for (std::int64_t m = 0; m < members<T>(); ++m)
+      __builtin_memcpy(reinterpret_cast<char*>(&lanes) + m * kVector, arrays + m * stride + at, kVector);
+    return lanes;
+  }
+
+  /// One lane's row in every lane.
+  template <class T>
+  static T row_of(const T& rows, std::int64_t lane) {
+    T all{};
+    for (std::int64_t m = 0; m < members<T>(); ++m) {
+      float member;
+      __builtin_memcpy(&member, reinterpret_cast<const char*>(&rows) + m * kVector + 4 * lane, 4);
+      const F32 vector = L::broadcast(member);
+      __builtin_memcpy(reinterpret_cast<char*>(&all) + m * kVector, &vector, kVector);
+    }
+    return all;
+  }
+
+  /// Takes lane `lane` of `from` over into `to`.
+  template <class T>
+  static void copy_lane(T& to, const T& from, std::int64_t lane) {
+    for (std::int64_t m = 0; m < members<T>(); ++m)
+      __builtin_memcpy(reinterpret_cast<char*>(&to) + m * kVector + 4 * lane,
+                       reinterpret_cast<const char*>(&from) + m * kVector + 4 * lane, 4);
+  }
+
+  template <class V>
+  static V load(const std::byte* at) {
+    V lanes;
+    __builtin_memcpy(&lanes, at, sizeof lanes);
+    return lanes;
+  }
+  template <class V>
+  static void store(std::byte* at, V lanes) {
+    __builtin_memcpy(at, &lanes, sizeof lanes);
+  }
+
+  template <class T>
+  static T lowest() {
+    if constexpr (__is_same(T, F32))
+      return L::broadcast(kMinusInfinity);
+    else
+      return T{} - 2147483647 - 1;
+  }
+
+  /// A number a lane, of whatever type the lanes have.
+  template <class V>
+  using Element1 = std::conditional_t<std::is_same_v<V, F32>, float, std::int32_t>;
+
+  template <class V>
+  static Element1<V> largest(V lanes) {
+    return reduced(lanes, Larger{});
+  }
+  template <class V>
+  static Element1<V> total(V lanes) {
+    return reduced(lanes, Plus{});
+  }
+
+  // --- The life of a call.
+
+  void open() {
+    for (std::int64_t g = 0; g < groups(call_.rows); ++g) {
+      Group& group = groups_[g];
+      group.seen = 0;
+      group.reach = 0;
+      if constexpr (kRowLanes) {
+        float scale[kLanes] = {};
+        for (std::int64_t r = 0; r < kRows; ++r) scale[r] = call_.q_scale[g * kRows + r];
+        F32 lanes;
+        __builtin_memcpy(&lanes, scale, sizeof lanes);
+        group.row[0] = scheme_.row(lanes);
+        if constexpr (kFixed) {
+          for (std::int64_t r = 0; r < kRows; ++r) {
+            constexpr float kLargestCode = 127;
+            const float reach = lane_of(group.row[0].octaves, r) * kLargestCode *
+                                static_cast<float>(call_.q_size[g * kRows + r]);
+            group.reach = reach > group.reach ? reach : group.reach;
+          }
+        }
+        group.state[0] = State{};
+      } else {
+        for (std::int64_t r = 0; r < kRows; ++r) {
+          group.row[r] = scheme_.row(call_.q_scale[g * kRows + r]);
+          group.state[r] = State{};
+        }
+      }
+    }
+    const std::int64_t outs = groups(call_.rows) * kRows * (call_.dim_v / kLanes);
+    for (std::int64_t i = 0; i < outs; ++i) out_[i] = Out{};
+    fill_channels(nullptr);
+    for (std::int64_t i = 0; i < kRows * padded_; ++i) bias_[i] = 0;
+  }
+
+  /// The factors of the end of a row, where its channels end one by one.
+  void fill_end_channels() {
+    if constexpr (!kFinishLanes) {
+      using Scales = ChannelScales<typename L::Scalar>;
+      for (std::int64_t c = 0; c < call_.dim_v; ++c)
+        channel_[c] = scheme_.channel(Scales{call_.channel[c], call_.channel_exponent[c]});
+    }
+  }
+
+  /// The factors of a fold; v: V's scales there, or null for 1.
+  void fill_channels(const float* v) {
+    if constexpr (kFinishLanes) {
+      for (std::int64_t c = 0; c < call_.dim_v / kLanes; ++c) {
+        ChannelScales<L> scales;
+        if (v) scales.v = load<F32>(reinterpret_cast<const std::byte*>(v + c * kLanes));
+        channel_[c] = scheme_.channel(scales);
+      }
+    }
+  }
+
+  void open_block(std::int64_t index, std::int64_t begin, std::int64_t end) {
+    index_ = index, begin_ = begin, end_ = end;
+    const PackedHead& head = call_.head;
+    if constexpr (requires { scheme_.block(1.0f, 1.0f); })
+      block_ = scheme_.block(head.block_k_scale[index], head.block_v_largest[index]);
+    else
+      block_ = scheme_.block(head.block_k_scale[index]);
+    if (head.block_channel) fill_channels(head.block_channel + index * call_.dim_v);
+  }
+
+  /// One group of rows against the open key block.
+  void visit(std::int64_t g) {
+    std::int64_t first[kRows], last[kRows], low = end_ - begin_, high = 0, live = call_.rows - g * kRows;
+    live = live < kRows ? live : kRows;
+    bias_reach_ = 0;
+    for (std::int64_t r = 0; r < live; ++r) {
+      first[r] = call_.first[g * kRows + r] - begin_, last[r] = call_.last[g * kRows + r] - begin_;
+      first[r] = first[r] > 0 ? first[r] : 0;
+      last[r] = last[r] < end_ - begin_ ? last[r] : end_ - begin_;
+      if (first[r] >= last[r] || !read_bias(g * kRows + r, r, first[r], last[r])) {
+        first[r] = last[r] = 0;
+        continue;
+      }
+      low = first[r] < low ? first[r] : low;
+      high = last[r] > high ? last[r] : high;
+    }
+    if (low >= high) return;
+    low = low / kLanes * kLanes, high = round_up(high, kLanes);
+    if constexpr (kPBias)
+      low = 0, high = round_up(end_ - begin_, kLanes);  // the sum of V's codes is the block's
+
+    Group& group = groups_[g];
+    const bool in_words = fits_words(group, live);
+    words_made_ = 0;
+    if constexpr (kFixed && Isa::kToWords != nullptr) {
+      if (in_words && live > 1 && !call_.bias.context) {
+        low = low / FixedSoftmax<S, Isa>::kChunk * FixedSoftmax<S, Isa>::kChunk;
+        words_made_ = multiply_qk_to_words(g, low, high);
+      }
+    }
+    if (low + words_made_ < high) multiply_qk(g, low + words_made_, high, live == 1);
+    std::uint32_t seen = 0;
+    if (in_words) {
+      if constexpr (kIntegerWords)
+        seen = integer_softmax_in_words(group, first, last, low, high, live);
+      else
+        seen = softmax_in_words(group, first, last, low, high, live);
+    } else
+      seen = softmax(group, first, last, low, high, live);
+    multiply_pv(low, high, live == 1);
+    fold(g, seen, live);
+    group.seen |= seen;
+  }
+
+  /// The tile of Q K^T for keys from `low`.
+  Tile qk_tile(std::int64_t g, std::int64_t low, std::int32_t (&start)[kRows]) const {
+    const std::int64_t row = 4 * call_.dim_groups, column = call_.dim_groups * kVector;
+    for (std::int64_t r = 0; r < kRows; ++r)
+      start[r] = kQk.k == Element::u8_bias ? -128 * call_.q_sum[g * kRows + r] : 0;
+    return {call_.q + g * kRows * row,
+            row,
+            call_.head.k + (begin_ + low) / kLanes * column,
+            kVector,
+            column,
+            call_.dim_groups,
+            start,
+            score_ + 4 * low,
+            score_row_};
+  }
+
+  void multiply_qk(std::int64_t g, std::int64_t low, std::int64_t high, bool one_row) {
+    std::int32_t start[kRows];
+    (one_row ? kQk.qk_row : kQk.qk)(qk_tile(g, low, start), (high - low) / kLanes);
+  }
+
+  /// Words of the softmax straight from the tiles, for so many keys from `low` as whole tiles hold; returns
+  /// how many.
+  std::int64_t multiply_qk_to_words(std::int64_t g, std::int64_t low, std::int64_t high) {
+    std::int32_t start[kRows];
+    float factor[kRows];
+    for (std::int64_t r = 0; r < kRows; ++r) factor[r] = word_factor(groups_[g], r);
+    const TileWords words{factor, word_scales(low), level(0, low, low), words_, 2 * padded_};
+    return kLanes * Isa::kToWords(qk_tile(g, low, start), words, (high - low) / kLanes);
+  }
+
+  /// Units of a word in a unit of row r's sums, K's scale in it where the block's keys share one; else the
+  /// scales are word_scales().
+  float word_factor(const Group& group, std::int64_t r) const {
+    const float one_k = call_.head.fixed.blocks[index_].k_one_scale;
+    return lane_of(group.row[0].octaves, r) * fixed16::kUnits * (one_k > 0 ? one_k : 1.0f);
+  }
+  const float* word_scales(std::int64_t at) const {
+    return call_.head.fixed.blocks[index_].k_one_scale > 0 ? nullptr : call_.head.keys + begin_ + at;
+  }
+
+  void multiply_pv(std::int64_t low, std::int64_t high, bool one_row) {
+    constexpr std::int64_t kGroup = group_elements(kPv.v);
+    static constexpr std::int32_t kZeros[kRows] = {};
+    const std::int64_t row = 4 * call_.dim_v;  // bytes of V's groups of one step
+    const Tile tile{p_ + low * kPBytes,
+                    p_row_,
+                    call_.head.v + (begin_ + low) / kGroup * row,
+                    row,
+                    kVector,
+                    (high - low) / kGroup,
+                    kZeros,
+                    sums_,
+                    sums_row_};
+    (one_row ? kPv.pv_row : kPv.pv)(tile, call_.dim_v / kLanes);
+  }
+
+  /// Bias of a row's visible keys; false where all of them are hidden.
+  bool read_bias(std::int64_t row, std::int64_t r, std::int64_t first, std::int64_t last) {
+    if (!call_.bias.context) return true;
+    float* bias = bias_ + r * padded_;
+    call_.bias.read(call_.bias.context, row, begin_ + first, begin_ + last, bias + first);
+    bool any = false;
+    for (std::int64_t j = first; j < last; ++j) {
+      if (bias[j] == kMinusInfinity) continue;
+      any = true;
+      const float octaves = (bias[j] < 0 ? -bias[j] : bias[j]) * kLog2E;
+      bias_reach_ = octaves <= bias_reach_ ? bias_reach_ : octaves;
+    }
+    return any;
+  }
+
+  /// Which keys [at, at + kLanes) of the block row r sees.
+  I32 visible(std::int64_t r, std::int64_t first, std::int64_t last, std::int64_t at) const {
+    I32 index{};
+    for (int i = 0; i < kLanes; ++i) index[i] = i;
+    I32 mask =
+        (index >= static_cast<std::int32_t>(first - at)) & (index < static_cast<std::int32_t>(last - at));
+    if (call_.bias.context) mask &= bias_at(r, at) != L::broadcast(kMinusInfinity);
+    return mask;
+  }
+  F32 bias_at(std::int64_t r, std::int64_t at) const {
+    return load<F32>(reinterpret_cast<const std::byte*>(bias_ + r * padded_ + at));
+  }
+
+  /// Whether every score of the group in this block lies in the range of the 16-bit form.
+  bool fits_words(const Group& group, std::int64_t live) const {
+    if constexpr (kFixed) {
+      const FixedBlock& block = call_.head.fixed.blocks[index_];
+      return block.k_largest > 0 && group.reach * block.k_largest + bias_reach_ < fixed16::kReach;
+    } else if constexpr (kIntegerWords) {
+      bool fits = call_.head.fixed.blocks[index_].k_largest > 0 && !call_.bias.context;
+      for (std::int64_t r = 0; r < live; ++r) fits = fits && S::fits_u16(group.row[r], block_);
+      return fits;
+    } else {
+      return false;
+    }
+  }
+
+  /// softmax() of `integer` in words.
+  std::uint32_t integer_softmax_in_words(Group& group, const std::int64_t* first, const std::int64_t* last,
+                                         std::int64_t low, std::int64_t high, std::int64_t live) {
+    std::uint32_t seen = 0;
+    if constexpr (kIntegerWords) {
+      using Form = IntegerWords<S, Isa>;
+      // Runs are counted from the block's start: the order of its words is fixed.
+      const std::int64_t begin = low / Form::kChunk * Form::kChunk, count = high - begin;
+      const std::byte* level = call_.head.fixed.level + 4 * begin_ + 2 * begin;
+      const std::uint16_t* mass = call_.head.fixed.mass + begin_ + begin;
+      const auto words = [&](std::int64_t r) { return words_ + r * 2 * padded_; };
+      View views[kRows];
+      std::int64_t sums[kRows];
+      // Each stage takes all rows before the next begins: a row's own stages wait for each other's stores.
+      for (std::int64_t r = 0; r < live; ++r) {
+        if (first[r] == last[r]) continue;
+        seen |= 1u << r;
+        views[r] = scheme_.view(group.row[r], block_, largest_sum(r, first[r], last[r], low, high));
+      }
+      for (std::int64_t r = 0; r < live; ++r)
+        if (seen >> r & 1)
+          Form::distances(score_ + r * score_row_ + 4 * begin, views[r], level, count, words(r));
+      for (std::int64_t r = 0; r < live; ++r) {
+        if (!(seen >> r & 1)) {
+          clear_row(r, begin, high);
+          continue;
+        }
+        const std::int64_t from = first[r] - begin, to = last[r] - begin;
+        const auto visible = [&](std::int64_t at) { return visible_words(r, from, to, begin, at); };
+        step_[r] = scheme_.step(group.state[r], -Form::nearest(words(r), from, to, count, visible), views[r]);
+        sums[r] = Form::weigh(words(r), step_[r].origin, mass, from, to, count, visible,
+                              p_ + r * p_row_ + kPBytes * begin, kPBytes);
+      }
+      for (std::int64_t r = 0; r < live; ++r)
+        if (seen >> r & 1) group.state[r] = scheme_.absorb(group.state[r], step_[r], sums[r]);
+      for (std::int64_t r = live; r < kRows && live > 1; ++r) clear_row(r, begin, high);
+    }
+    return seen;
+  }
+
+  /// softmax() in the 16-bit form.
+  std::uint32_t softmax_in_words(Group& group, const std::int64_t* first, const std::int64_t* last,
+                                 std::int64_t low, std::int64_t high, std::int64_t live) {
+    std::uint32_t seen = 0;
+    if constexpr (kFixed) {
+      using Fixed = FixedSoftmax<S, Isa>;
+      const FixedBlock& block = call_.head.fixed.blocks[index_];
+      // Runs are counted from the block's start: the order of its words is fixed.
+      const std::int64_t begin = low / Fixed::kChunk * Fixed::kChunk, count = high - begin;
+      const std::uint16_t* mass = call_.head.fixed.mass + begin_ + begin;
+      // Each stage takes all rows before the next begins: a row's own stages wait for each other's stores.
+      const auto visible = [&](std::int64_t r) {
+        return [&, r](std::int64_t at) {
+          return visible_words(r, first[r] - begin, last[r] - begin, begin, at);
+        };
+      };
+      const auto words = [&](std::int64_t r) { return words_ + r * 2 * padded_; };
+      for (std::int64_t r = 0; r < live; ++r) {
+        const std::int64_t at = begin + words_made_;
+        if (at < high)
+          Fixed::score(score_ + r * score_row_ + 4 * at, word_scales(at), word_factor(group, r),
+                       level(r, at, high), high - at, words(r) + 2 * words_made_);
+        seen |= first[r] < last[r] ? 1u << r : 0u;
+      }
+      std::int32_t peak[kRows] = {};
+      alignas(64) float peaks[kLanes] = {}, sums[kLanes] = {};
+      for (std::int64_t r = 0; r < live; ++r) {
+        peak[r] = Fixed::largest(words(r), first[r] - begin, plain_end(last[r] - begin), count, visible(r));
+        peaks[r] = static_cast<float>(peak[r]) * (1 / fixed16::kUnits) + block.reference;
+      }
+      for (std::int64_t r = 0; r < live; ++r) {
+        sums[r] = block.mass_unit * Fixed::weigh(words(r), peak[r], mass, first[r] - begin,
+                                                 plain_end(last[r] - begin), count, visible(r),
+                                                 p_ + r * p_row_ + kPBytes * begin, kPBytes);
+      }
+      for (std::int64_t r = live; r < kRows && live > 1; ++r) clear_row(r, begin, high);
+      Score peak_lanes;
+      F32 sum_lanes;
+      __builtin_memcpy(&peak_lanes, peaks, sizeof peak_lanes);
+      __builtin_memcpy(&sum_lanes, sums, sizeof sum_lanes);
+      const Step step = scheme_.step(group.state[0], peak_lanes, scheme_.view(group.row[0], block_, Acc{}));
+      for (std::int64_t r = 0; r < live; ++r) step_[r] = row_of(step, r);
+      absorb(group, step, sum_lanes, seen, live);
+    }
+    return seen;
+  }
+
+  /// No vector is wholly visible where a bias may hide any key.
+  std::int64_t plain_end(std::int64_t last) const { return call_.bias.context ? -1 : last; }
+
+  /// Levels of a row's keys: the block's, and the row's bias where there is one.
+  const float* level(std::int64_t r, std::int64_t begin, std::int64_t high) {
+    const float* level = reinterpret_cast<const float*>(call_.head.fixed.level) + begin_ + begin;
+    if (!call_.bias.context) return level;
+    for (std::int64_t at = begin; at < high; at += kLanes) {
+      const F32 bias = bias_at(r, at) * (kLog2E * fixed16::kUnits);
+      store(reinterpret_cast<std::byte*>(row_level_ + at - begin),
+            load<F32>(reinterpret_cast<const std::byte*>(level + at - begin)) + bias);
+    }
+    return row_level_;
+  }
+
+  /// Words of keys [begin + at, ...) that row r sees.
+  auto visible_words(std::int64_t r, std::int64_t first, std::int64_t last, std::int64_t begin,
+                     std::int64_t at) const {
+    auto mask = WordRange<Isa>::in_range(first, last, at);
+    if (call_.bias.context) {
+      for (int i = 0; i < 2 * kLanes; ++i)
+        if (bias_[r * padded_ + begin + at + i] == kMinusInfinity) mask[Isa::word_of(i)] = 0;
+    }
+    return mask;
+  }
+
+  static float lane_of(const F32& lanes, std::int64_t lane) {
+    float x;
+    __builtin_memcpy(&x, reinterpret_cast<const char*>(&lanes) + 4 * lane, 4);
+    return x;
+  }
+
+  /// absorb() for rows in lanes; only those that saw a key change.
+  void absorb(Group& group, const Step& step, F32 sums, std::uint32_t seen, std::int64_t live) const {
+    const State next = scheme_.absorb(group.state[0], step, sums);
+    if (seen == (1u << kRows) - 1) {
+      group.state[0] = next;
+      return;
+    }
+    for (std::int64_t r = 0; r < live; ++r)
+      if (seen >> r & 1) copy_lane(group.state[0], next, r);
+  }
+
+  /// Scores to codes of P, for the group's rows; returns the rows that saw a key.
+  std::uint32_t softmax(Group& group, const std::int64_t* first, const std::int64_t* last, std::int64_t low,
+                        std::int64_t high, std::int64_t live) {
+    std::uint32_t seen = 0;
+    View views[kRowSets];
+    Step steps[kRowSets];
+    alignas(64) Element1<Score> peak[kLanes] = {};
+    if constexpr (kRowLanes) views[0] = scheme_.view(group.row[0], block_, Acc{});
+    for (std::int64_t r = 0; r < live; ++r) {
+      if (first[r] == last[r]) continue;
+      seen |= 1u << r;
+      if constexpr (kRowLanes) {
+        peak[r] = score_row(r, row_of(views[0], r), first[r], last[r], low, high);
+      } else {
+        Element1<Acc> row_peak{};
+        if constexpr (S::kUsesRowPeak) row_peak = largest_sum(r, first[r], last[r], low, high);
+        views[r] = scheme_.view(group.row[r], block_, row_peak);
+        peak[r] = score_row(r, views[r], first[r], last[r], low, high);
+        steps[r] = scheme_.step(group.state[r], peak[r], views[r]);
+      }
+    }
+    if constexpr (kRowLanes) {
+      Score lanes;
+      __builtin_memcpy(&lanes, peak, sizeof lanes);
+      steps[0] = scheme_.step(group.state[0], lanes, views[0]);
+    }
+    alignas(64) float mass[kLanes] = {};
+    for (std::int64_t r = 0; r < live; ++r) {
+      if (first[r] == last[r]) {
+        clear_row(r, low, high);
+        continue;
+      }
+      if constexpr (kRowLanes) {
+        mass[r] = weigh_row(r, step_[r] = row_of(steps[0], r), first[r], last[r], low, high);
+      } else {
+        step_[r] = steps[r];
+        const auto sum = weigh_row(r, steps[r], first[r], last[r], low, high) + padding(steps[r]);
+        group.state[r] = scheme_.absorb(group.state[r], steps[r], sum);
+      }
+    }
+    for (std::int64_t r = live; r < kRows && live > 1; ++r) clear_row(r, low, high);
+    if constexpr (kRowLanes) {
+      F32 lanes;
+      __builtin_memcpy(&lanes, mass, sizeof lanes);
+      absorb(group, steps[0], lanes, seen, live);
+    }
+    return seen;
+  }
+
+  /// The mass of the keys that the sequence's last block lacks, for a scheme that counts them.
+  auto padding(const Step& step) const {
+    const auto missing = static_cast<std::int32_t>(call_.prepare.key_block - (end_ - begin_));
+    if constexpr (requires { scheme_.padding_mass(step); })
+      return scheme_.padding_mass(step) * missing;
+    else
+      return 0;
+  }
+
+  /// Calls body(at, masked) for the vectors of keys in [low, high); those that lie wholly in [first, last)
+  /// are not masked unless there is a bias.
+  template <class Plain, class Masked>
+  void for_keys(std::int64_t first, std::int64_t last, std::int64_t low, std::int64_t high,
+                const Plain& plain, const Masked& masked) const {
+    std::int64_t full = round_up(first, kLanes), past = last / kLanes * kLanes;
+    if (call_.bias.context || past <= full) full = past = high;
+    std::int64_t at = low;
+    for (; at < full; at += kLanes) masked(at);
+    for (; at < past; at += kLanes) plain(at);
+    for (; at < high; at += kLanes) masked(at);
+  }
+
+  Element1<Acc> largest_sum(std::int64_t r, std::int64_t first, std::int64_t last, std::int64_t low,
+                            std::int64_t high) const {
+    const std::byte* row = score_ + r * score_row_;
+    Acc most = lowest<Acc>();
+    for_keys(
+        first, last, low, high,
+        [&](std::int64_t at) {
+          const Acc acc = load<Acc>(row + 4 * at);
+          most = acc > most ? acc : most;
+        },
+        [&](std::int64_t at) {
+          const Acc acc = load<Acc>(row + 4 * at);
+          most = (visible(r, first, last, at) & (acc > most)) ? acc : most;
+        });
+    return largest(most);
+  }
+
+  /// Replaces the row's sums by scores; returns the largest visible one.
+  Element1<Score> score_row(std::int64_t r, const View& view, std::int64_t first, std::int64_t last,
+                            std::int64_t low, std::int64_t high) {
+    std::byte* row = score_ + r * score_row_;
+    const auto no_bias = scheme_.bias(F32{});
+    Score most = lowest<Score>();
+    for_keys(
+        first, last, low, high,
+        [&](std::int64_t at) {
+          const Score score = scheme_.score(load<Acc>(row + 4 * at), view, key(at), no_bias);
+          most = score > most ? score : most;
+          store(row + 4 * at, score);
+        },
+        [&](std::int64_t at) {
+          const I32 mask = visible(r, first, last, at);
+          const F32 bias = mask ? bias_at(r, at) : F32{};
+          const Score score = scheme_.score(load<Acc>(row + 4 * at), view, key(at), scheme_.bias(bias));
+          most = (mask & (score > most)) ? score : most;
+          store(row + 4 * at, score);
+        });
+    return largest(most);
+  }
+
+  /// Replaces the row's scores by codes of P; returns the mass that the row sum gains.
+  auto weigh_row(std::int64_t r, const Step& step, std::int64_t first, std::int64_t last, std::int64_t low,
+                 std::int64_t high) {
+    using Weight = decltype(scheme_.weight(Score{}, step));
+    using Mass = decltype(scheme_.mass(Weight{}, scheme_.code(Weight{}), Key{}));
+    const std::byte* row = score_ + r * score_row_;
+    std::byte* p = p_ + r * p_row_;
+    constexpr bool kWide = __is_same(typename S::Sum, std::int64_t);
+    MassSum<Mass, kWide> sum;
+    for_keys(
+        first, last, low, high,
+        [&](std::int64_t at) {
+          const auto weight = scheme_.weight(load<Score>(row + 4 * at), step);
+          const auto code = scheme_.code(weight);
+          sum.add(scheme_.mass(weight, code, key(at)));
+          store_code(p + kPBytes * at, code);
+        },
+        [&](std::int64_t at) {
+          const I32 mask = visible(r, first, last, at);
+          Score score = load<Score>(row + 4 * at);
+          // A hidden key may score above the largest visible one, and a table has no entry for that.
+          if constexpr (std::is_same_v<Score, F32>) score = mask ? score : lowest<Score>();
+          const auto weight = scheme_.weight(score, step);
+          const auto code = scheme_.code(weight);
+          const Mass mass = scheme_.mass(weight, code, key(at));
+          sum.add(mask ? mass : Mass{});
+          store_code(p + kPBytes * at, mask ? code : decltype(code){});
+        });
+    return sum.total();
+  }
+
+  /// Lanes of mass; 32-bit integers whose sum may not fit are widened.
+  template <class Mass, bool kWide>
+  struct MassSum {
+    Mass lanes{};
+    void add(Mass mass) { lanes += mass; }
+    auto total() const { return RowsNest::total(lanes); }
+  };
+  template <class Mass>
+  struct MassSum<Mass, true> {
+    typename L::I64 lanes{};
+    void add(Mass mass) { lanes += L::widen(mass); }
+    std::int64_t total() const {
+      std::int64_t part[kLanes], sum = 0;
+      __builtin_memcpy(part, &lanes, sizeof part);
+      for (std::int64_t x : part) sum += x;
+      return sum;
+    }
+  };
+
+  template <class Code>
+  static void store_code(std::byte* at, Code code) {
+    if constexpr (kFloatP)
+      store(at, code);
+    else if constexpr (kPBias)
+      Isa::store_codes(at, code + 128);
+    else
+      Isa::store_codes(at, code);
+  }
+
+  void clear_row(std::int64_t r, std::int64_t low, std::int64_t high) {
+    using Code = typename Isa::Lane::I32;
+    for (std::int64_t at = low; at < high; at += kLanes) {
+      if constexpr (kFloatP)
+        store(p_ + r * p_row_ + kPBytes * at, F32{});
+      else
+        store_code(p_ + r * p_row_ + kPBytes * at, Code{});
+    }
+  }
+
+  Key key(std::int64_t at) const {
+    return lanes_at<Key>(call_.head.keys, call_.head.key_stride, begin_ + at);
+  }
+
+  /// The block's P V into the rows' outputs.
+  void fold(std::int64_t g, std::uint32_t seen, std::int64_t live) {
+    const std::int64_t columns = call_.dim_v / kLanes;
+    for (std::int64_t r = 0; r < live; ++r) {
+      if (!(seen >> r & 1)) continue;
+      Out* out = out_ + (g * kRows + r) * columns;
+      const std::byte* sums = sums_ + r * sums_row_;
+      for (std::int64_t c = 0; c < columns; ++c) {
+        PvAcc pv = load<PvAcc>(sums + c * kVector);
+        if constexpr (kPBias)
+          pv -= 128 * load<I32>(reinterpret_cast<const std::byte*>(call_.head.block_v_sum +
+                                                                   index_ * call_.dim_v + c * kLanes));
+        if constexpr (kFinishLanes)
+          scheme_.fold(out[c], pv, step_[r], channel_[c]);
+        else
+          scheme_.fold(out[c], pv, step_[r], Channel{});
+      }
+    }
+  }
+
+  /// Takes another range's state into this one's.
+  void merge_part(std::byte* state) {
+    Group* const groups = groups_;
+    Out* const outs = out_;
+    state_at(state);
+    const Group* const other_groups = groups_;
+    const Out* const other_outs = out_;
+    groups_ = groups, out_ = outs;
+    const std::int64_t columns = call_.dim_v / kLanes;
+    for (std::int64_t r = 0; r < call_.rows; ++r) {
+      const std::int64_t lane = r % kRows;
+      Group& group = groups[r / kRows];
+      const Group& other = other_groups[r / kRows];
+      if (other.seen >> lane & 1) merge_row(group, outs + r * columns, other, other_outs + r * columns, lane);
+    }
+  }
+
+  void merge_row(Group& group, Out* out, const Group& other, const Out* other_out, std::int64_t lane) {
+    if constexpr (kMerges) {
+      State state = state_of(group, lane);
+      const State other_state = state_of(other, lane);
+      const bool first = !(group.seen >> lane & 1);
+      for (std::int64_t c = 0; c < call_.dim_v / kLanes; ++c) {
+        if (first)
+          out[c] = other_out[c];
+        else
+          S::Merge::merge_out(out[c], state, other_out[c], other_state);
+      }
+      state = first ? other_state : S::Merge::merge(state, other_state);
+      if constexpr (kRowLanes)
+        copy_lane(group.state[0], state, lane);
+      else
+        group.state[lane] = state;
+      group.seen |= 1u << lane;
+    }
+  }
+
+  /// A row's state: in all lanes, where rows come in lanes.
+  static State state_of(const Group& group, std::int64_t lane) {
+    if constexpr (kRowLanes)
+      return row_of(group.state[0], lane);
+    else
+      return group.state[lane];
+  }
+
+  // --- The end of a row.
+
+  void close(std::int64_t r) {
+    const std::int64_t g = r / kRows, lane = r % kRows, columns = call_.dim_v / kLanes;
+    const Group& group = groups_[g];
+    if (!(group.seen >> lane & 1)) return close_empty(r);
+    const Out* out = out_ + r * columns;
+    State state;
+    Row row;
+    if constexpr (kRowLanes) {
+      state = row_of(group.state[0], lane), row = row_of(group.row[0], lane);
+      call_.lse[r] = scheme_.lse(state, row)[0];
+    } else {
+      state = group.state[lane], row = group.row[lane];
+      call_.lse[r] = scheme_.lse(state, row);
+    }
+    if constexpr (kFinishLanes) {
+      for (std::int64_t c = 0; c < columns; ++c) finish_lanes(r, c, out[c], state, row);
+      if constexpr (S::kOutput == Output::one_scale) call_.scale[r] = scheme_.output_scale();
+    } else {
+      finish_codes(r, out, state, row);
+    }
+  }
+
+  void close_empty(std::int64_t r) {
+    for (std::int64_t c = 0; c < call_.dim_v; ++c) {
+      if constexpr (S::kOutput == Output::values)
+        call_.values[r * call_.dim_v + c] = 0;
+      else
+        call_.codes[r * call_.dim_v + c] = 0;
+    }
+    if constexpr (S::kOutput != Output::values) call_.scale[r] = 0;
+    call_.lse[r] = kMinusInfinity;
+  }
+
+  void finish_lanes(std::int64_t r, std::int64_t c, const Out& out, const State& state, const Row& row) {
+    const ChannelScales<L> scales{
+        load<F32>(reinterpret_cast<const std::byte*>(call_.channel + c * kLanes)),
+        load<I32>(reinterpret_cast<const std::byte*>(call_.channel_exponent + c * kLanes))};
+    const Channel channel = scheme_.channel(scales);
+    const auto value = scheme_.finish(out, state, row, channel);
+    const std::int64_t at = r * call_.dim_v + c * kLanes;
+    if constexpr (S::kOutput == Output::values) {
+      store(reinterpret_cast<std::byte*>(call_.values + at), value);
+    } else {
+      for (std::int64_t i = 0; i < kLanes; ++i) call_.codes[at + i] = static_cast<std::int8_t>(value[i]);
+    }
+  }
+
+  /// The end of a row that is computed one channel at a time.
+  void finish_codes(std::int64_t r, const Out* out, const State& state, const Row& row) {
+    const auto finished = [&](std::int64_t c) {
+      return scheme_.finish(S::one_of(out[c / kLanes], static_cast<int>(c % kLanes)), state, row,
+                            channel_[c]);
+    };
+    std::int8_t* codes = call_.codes + r * call_.dim_v;
+    if constexpr (S::kOutput == Output::row_scale) {
+      constexpr std::int64_t kMostChannels = 256;
+      typename S::Wide wide[kMostChannels], peak{};
+      for (std::int64_t c = 0; c < call_.dim_v; ++c) {
+        wide[c] = finished(c);
+        const typename S::Wide size = wide[c] < 0 ? -wide[c] : wide[c];
+        peak = size > peak ? size : peak;
+      }
+      const auto ending = scheme_.ending(state, row, peak);
+      for (std::int64_t c = 0; c < call_.dim_v; ++c)
+        codes[c] = static_cast<std::int8_t>(scheme_.output_code(wide[c], ending));
+      call_.scale[r] = scheme_.output_scale(ending);
+    } else {
+      for (std::int64_t c = 0; c < call_.dim_v; ++c) codes[c] = static_cast<std::int8_t>(finished(c));
+      call_.scale[r] = scheme_.output_scale();
+    }
+  }
+
+  const RowsCall& call_;
+  const S scheme_;
+  Group* groups_;
+  Out* out_;
+  std::byte *score_, *p_, *sums_;
+  std::byte* words_;
+  float *bias_, *row_level_;
+  Channel* channel_;             ///< factors of a fold in lanes, or of the end where channels end one by one
+  std::int64_t words_made_ = 0;  ///< keys of the group whose words came with their products
+  float bias_reach_ = 0;         ///< largest |bias| of the group in the block, in octaves; NaN where one is
+  std::int64_t padded_, score_row_, p_row_, sums_row_;
+  std::int64_t index_ = 0, begin_ = 0, end_ = 0;
+  typename S::Block block_{};
+  Step step_[kRows];
+};
+
+/// The table entry of a scheme on an instruction set.
+template <template <class> class SchemeOf, class Isa>
+struct NestFor {
+  using S = SchemeOf<typename Isa::Lane>;
+  using L = typename Isa::Lane;
+  using F32 = typename L::F32;
+  using Rows = RowsNest<S, Isa>;
+  static constexpr bool kHasValue = requires(const S& s) { s.value(F32{}); };
+  static constexpr bool kTakesLargest = requires(const S& s) { s.block(1.0f, 1.0f); };
+  static constexpr std::int64_t kLanes = Isa::kLanes;
+  static constexpr std::int64_t kMembers =
+      __is_empty(typename S::Key) ? 0 : static_cast<std::int64_t>(sizeof(typename S::Key)) / (4 * kLanes);
+
+  static void attend(const RowsCall& call) { Rows(call).run(); }
+  static void part(const RowsCall& call) { Rows(call).part(); }
+  static void merge(const RowsCall& call) { Rows(call).merge(); }
+
+  static void key_constants(const Prepare& prepare, const float* k_scale, const float* v_scale,
+                            std::int64_t count, float block_k_scale, float v_largest, float* out,
+                            std::int64_t stride) {
+    if constexpr (kMembers > 0) {
+      const S scheme = S::prepare(prepare);
+      typename S::Block block;
+      if constexpr (kTakesLargest)
+        block = scheme.block(block_k_scale, v_largest);
+      else
+        block = scheme.block(block_k_scale);
+      for (std::int64_t j = 0; j < count; j += kLanes) {
+        KeyScales<L> scales;
+        __builtin_memcpy(&scales.k, k_scale + j, sizeof scales.k);
+        __builtin_memcpy(&scales.v, v_scale + j, sizeof scales.v);
+        const typename S::Key key = scheme.key(scales, block);
+        for (std::int64_t m = 0; m < kMembers; ++m)
+          __builtin_memcpy(out + m * stride + j, reinterpret_cast<const char*>(&key) + 4 * kLanes * m,
+                           4 * kLanes);
+      }
+    }
+  }
+
+  static void v_values(const Prepare& prepare, float* v, std::int64_t count) {
+    if constexpr (kHasValue) {
+      const S scheme = S::prepare(prepare);
+      for (std::int64_t i = 0; i < count; i += kLanes) {
+        F32 values;
+        __builtin_memcpy(&values, v + i, sizeof values);
+        values = scheme.value(values);
+        __builtin_memcpy(v + i, &values, sizeof values);
+      }
+    }
+  }
+
+  static std::int64_t table_entries(const SchemeOptions& options) {
+    if constexpr (requires { &S::fill_table; })
+      return S::table_entries(options);
+    else
+      return 0;
+  }
+  static void fill_table(const SchemeOptions& options, float* table) {
+    if constexpr (requires { &S::fill_table; }) S::fill_table(options, table);
+  }
+
+  using FixedConstants = decltype(Nest::fixed_constants);
+  static constexpr FixedConstants fixed_constants() {
+    if constexpr (Rows::kIntegerWords)
+      return IntegerWords<S, Isa>::constants;
+    else if constexpr (Rows::kFixed)
+      return FixedSoftmax<S, Isa>::constants;
+    else
+      return nullptr;
+  }
+
+  static constexpr Products kQk = S::kQk == Operand::f32 ? Isa::kFloats : Isa::kIntegers;
+  static constexpr Products kPv = S::kP == Operand::f32 ? Isa::kFloats : Isa::kIntegers;
+  static constexpr Nest kNest{
+      {Isa::kLanes, kQk.q, kQk.k, kPv.v, Isa::kRows, S::kP == Operand::s8&& kPv.p == Element::u8_bias},
+      S::kOutput,
+      static_cast<std::int32_t>(kMembers),
+      carries_v<S>(),
+      kTakesLargest,
+      Rows::scratch_bytes,
+      table_entries,
+      fill_table,
+      key_constants,
+      fixed_constants(),
+      kHasValue ? v_values : nullptr,
+      attend,
+      Rows::kMerges ? part : nullptr,
+      Rows::kMerges ? merge : nullptr,
+      Rows::state_bytes};
+};
+
+}  // namespace
+}  // namespace octet::cpu

@@ -1,0 +1,117 @@
+// AVX2, as attend.inl asks for it: integers in 16 bits, or in 8 with AVX-VNNI.
+#include <immintrin.h>
+
+#include "cpu/attend.inl"
+#include "cpu/avx2/products.h"
+#include "lanes/vector.h"
+
+namespace octet::cpu {
+namespace {
+
+struct Isa256 {
+  struct Tag {};
+  using Lane = VectorLane<8, Tag>;
+  static constexpr std::int64_t kLanes = 8, kRows = avx2::kRows;
+#ifdef __AVXVNNI__
+  static constexpr Products kIntegers{Element::s8,
+                                      Element::u8_bias,
+                                      Element::u8_bias,
+                                      Element::s8,
+                                      avx_vnni::multiply_s8_u8,
+                                      avx_vnni::multiply_u8_s8,
+                                      avx_vnni::multiply_row_s8_u8,
+                                      avx_vnni::multiply_row_u8_s8};
+#else
+  static constexpr Products kIntegers{Element::s16,           Element::s16,          Element::s16,
+                                      Element::s16,           avx2::multiply_s16,    avx2::multiply_s16,
+                                      avx2::multiply_row_s16, avx2::multiply_row_s16};
+#endif
+  static constexpr Products kFloats{Element::f32,           Element::f32,          Element::f32,
+                                    Element::f32,           avx2::multiply_f32,    avx2::multiply_f32,
+                                    avx2::multiply_row_f32, avx2::multiply_row_f32};
+
+  /// The low 16 bits of each lane, or its low byte where integers are in 8. Codes lie in -128...255, so the
+  /// signed packs to 16 bits saturate nothing.
+  static void store_codes(std::byte* at, Lane::I32 codes) {
+    const __m256i wide = reinterpret_cast<__m256i>(codes);
+    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
+#ifdef __AVXVNNI__
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(at), _mm_packus_epi16(words, words));
+#else
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(at), words);
+#endif
+  }
+
+  // The 16-bit form (fixed.inl), words in the order of their keys.
+  using Words = VectorLane<16, Tag>;
+  typedef std::int16_t SignedWords __attribute__((vector_size(32)));
+  static constexpr std::int64_t word_of(std::int64_t key) { return key; }
+
+  static void store_levels(__m256 low, __m256 high, std::byte* words) {
+    constexpr int kQuartersInOrder = 0xd8;  // 0, 2, 1, 3: packs work within halves
+    const __m256i packed = _mm256_packs_epi32(_mm256_cvtps_epi32(low), _mm256_cvtps_epi32(high));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(words),
+                        _mm256_permute4x64_epi64(packed, kQuartersInOrder));
+  }
+  static __m256 sums_at(const std::byte* sums) {
+    return _mm256_cvtepi32_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums)));
+  }
+  static void level_words(const std::byte* sums, float factor, const float* level, std::byte* words) {
+    const __m256 f = _mm256_set1_ps(factor);
+    store_levels(_mm256_fmadd_ps(sums_at(sums), f, _mm256_loadu_ps(level)),
+                 _mm256_fmadd_ps(sums_at(sums + 32), f, _mm256_loadu_ps(level + 8)), words);
+  }
+  static void level_words(const std::byte* sums, const float* k_scale, float factor, const float* level,
+                          std::byte* words) {
+    const __m256 f = _mm256_set1_ps(factor);
+    const __m256 low = _mm256_mul_ps(sums_at(sums), _mm256_loadu_ps(k_scale));
+    const __m256 high = _mm256_mul_ps(sums_at(sums + 32), _mm256_loadu_ps(k_scale + 8));
+    store_levels(_mm256_fmadd_ps(low, f, _mm256_loadu_ps(level)),
+                 _mm256_fmadd_ps(high, f, _mm256_loadu_ps(level + 8)), words);
+  }
+  /// A tile of 12 sums leaves the levels no registers: sums are stored, and become words from there.
+  static constexpr MultiplyToWords kToWords = nullptr;
+  /// Two vectors of sums as words, saturated to 0...65535.
+  static Words::U16 pack_words(Lane::I32 low, Lane::I32 high) {
+    constexpr int kQuartersInOrder = 0xd8;
+    return reinterpret_cast<Words::U16>(_mm256_permute4x64_epi64(
+        _mm256_packus_epi32(reinterpret_cast<__m256i>(low), reinterpret_cast<__m256i>(high)),
+        kQuartersInOrder));
+  }
+  static std::int32_t least_word(Words::U16 words) {
+    return sse_least_word(reinterpret_cast<__m256i>(words));
+  }
+  static SignedWords least_words() {
+    return SignedWords{} - static_cast<std::int16_t>(32767) - static_cast<std::int16_t>(1);
+  }
+  static SignedWords largest_words(SignedWords a, SignedWords b) {
+    return reinterpret_cast<SignedWords>(
+        _mm256_max_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+  }
+  static std::int32_t largest_word(SignedWords words) {
+    return sse_largest_word(reinterpret_cast<__m256i>(words));
+  }
+  /// The key of each word of a run.
+  static SignedWords keys_of_words() {
+    return SignedWords{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  }
+  static Lane::I32 add_mass(Lane::I32 sum, Words::U16 weight, Words::U16 mass) {
+    return sum + reinterpret_cast<Lane::I32>(
+                     _mm256_madd_epi16(reinterpret_cast<__m256i>(weight), reinterpret_cast<__m256i>(mass)));
+  }
+  static void store_word_codes(std::byte* at, Words::U16 low, Words::U16 high) {
+#ifdef __AVXVNNI__
+    constexpr int kQuartersInOrder = 0xd8;
+    const __m256i bytes =
+        _mm256_packus_epi16(reinterpret_cast<__m256i>(low), reinterpret_cast<__m256i>(high));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), _mm256_permute4x64_epi64(bytes, kQuartersInOrder));
+#else
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), reinterpret_cast<__m256i>(low));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at + 32), reinterpret_cast<__m256i>(high));
+#endif
+  }
+};
+using ThisIsa = Isa256;
+
+}  // namespace
+}  // namespace octet::cpu

@@ -1,0 +1,17 @@
+// The register tiles of AVX-512 with VNNI: 6 rows by 4 columns of 16 sums.
+#pragma once
+#include "cpu/tile.h"
+
+namespace octet::cpu::avx512 {
+
+inline constexpr int kRows = 6;
+
+void multiply_s8_u8(const Tile& tile, std::int64_t columns);  ///< a s8, b u8
+std::int64_t multiply_s8_u8_to_words(const Tile& tile, const TileWords& words, std::int64_t columns);
+void multiply_u8_s8(const Tile& tile, std::int64_t columns);      ///< a u8, b s8
+void multiply_f32(const Tile& tile, std::int64_t columns);        ///< fused multiply-add
+void multiply_row_s8_u8(const Tile& tile, std::int64_t columns);  ///< the same for one row
+void multiply_row_u8_s8(const Tile& tile, std::int64_t columns);
+void multiply_row_f32(const Tile& tile, std::int64_t columns);
+
+}  // namespace octet::cpu::avx512

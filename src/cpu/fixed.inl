@@ -1,0 +1,130 @@
+// The softmax of a row in 16-bit lanes, for schemes that have such a form (numerics/fixed16.h): part of
+// attend.inl's nest.
+//
+// Isa: Words (a lane of 2 kLanes words), word_of() (where key i of a run of 2 kLanes keys lies among its
+// words), level_words(), largest_words(), add_mass(), store_word_codes().
+#include <cstdint>
+
+#include "cpu/kernel.h"
+#include "cpu/reduce.inl"
+#include "numerics/fixed16.h"
+
+namespace octet::cpu {
+namespace {
+
+/// Which words of a run of keys that begins at `at` lie in keys [first, last).
+template <class Isa>
+struct WordRange {
+  static auto in_range(std::int64_t first, std::int64_t last, std::int64_t at) {
+    constexpr std::int64_t kRun = 2 * Isa::kLanes;
+    const auto key = Isa::keys_of_words();
+    const auto clamp = [](std::int64_t x) {
+      return static_cast<std::int16_t>(x < -1 ? -1 : x > kRun ? kRun : x);
+    };
+    return (key >= clamp(first - at)) & (key < clamp(last - at));
+  }
+};
+
+template <class S, class Isa>
+struct FixedSoftmax {
+  using L = typename Isa::Lane;
+  using W = typename Isa::Words;
+  using U16 = typename W::U16;
+  using I32 = typename L::I32;
+  using Mantissa = typename S::FixedMantissa;
+  static constexpr std::int64_t kRun = 2 * Isa::kLanes;  ///< keys of a vector of words
+  static constexpr std::int64_t kChunk = 2 * kRun;       ///< keys whose codes are stored together
+
+  /// Constants of a key block of `count` keys; keys beyond have level 0 and no mass.
+  static void constants(const KeyConstants& keys, std::int64_t count, std::byte* levels, std::uint16_t* mass,
+                        FixedBlock* block) {
+    const float *k_scale = keys.k_scale, *v_scale = keys.v_scale;
+    auto* level = reinterpret_cast<float*>(levels);
+    float v_least = v_scale[0], v_largest = v_scale[0], k_least = k_scale[0], k_largest = k_scale[0];
+    for (std::int64_t j = 1; j < count; ++j) {
+      v_least = v_scale[j] < v_least ? v_scale[j] : v_least;
+      v_largest = v_scale[j] > v_largest ? v_scale[j] : v_largest;
+      k_least = k_scale[j] < k_least ? k_scale[j] : k_least;
+      k_largest = k_scale[j] > k_largest ? k_scale[j] : k_largest;
+    }
+    *block = {};
+    constexpr float kLeastV = power_of_two(-96), kMostV = power_of_two(96);  // reciprocals stay finite
+    if (!(v_least >= kLeastV && v_largest <= kMostV && v_largest <= v_least * fixed16::kScaleRange)) return;
+    constexpr float kMassOne = 1 << fixed16::kMassBits;
+    block->reference = log2_poly(v_largest);
+    block->mass_unit = fixed16::kCodeOne / fixed16::kWeightOne / (kMassOne * v_least);
+    block->k_largest = k_largest;
+    block->k_one_scale = k_least == k_largest ? k_largest : 0;
+    for (std::int64_t j = 0; j < count; ++j) {
+      level[j] = (log2_poly(v_scale[j]) - block->reference) * fixed16::kUnits;
+      mass[j / kRun * kRun + Isa::word_of(j % kRun)] =
+          static_cast<std::uint16_t>(round_to_integer(kMassOne * (v_least / v_scale[j])));
+    }
+  }
+
+  /// A row's scores as words, from `sums`, keys [0, count): count is rounded up to runs. factor: units of x
+  /// an accumulator unit, K's scale in it unless k_scale is given.
+  static void score(const std::byte* sums, const float* k_scale, float factor, const float* level,
+                    std::int64_t count, std::byte* words) {
+    if (k_scale)
+      for (std::int64_t j = 0; j < count; j += kRun)
+        Isa::level_words(sums + 4 * j, k_scale + j, factor, level + j, words + 2 * j);
+    else
+      for (std::int64_t j = 0; j < count; j += kRun)
+        Isa::level_words(sums + 4 * j, factor, level + j, words + 2 * j);
+  }
+
+  /// The largest visible one.
+  template <class Visible>
+  static std::int32_t largest(const std::byte* words, std::int64_t first, std::int64_t last,
+                              std::int64_t count, const Visible& visible) {
+    using Words = typename Isa::SignedWords;
+    Words most = Isa::least_words();
+    std::int64_t j = 0;
+    if (first <= 0)
+      for (; j + kRun <= last; j += kRun) most = Isa::largest_words(most, load<Words>(words + 2 * j));
+    for (; j < count; j += kRun)
+      most = Isa::largest_words(most, visible(j) ? load<Words>(words + 2 * j) : Isa::least_words());
+    return Isa::largest_word(most);
+  }
+
+  /// Codes of P from the words; returns the sum of w r.
+  template <class Visible>
+  static float weigh(const std::byte* words, std::int32_t peak, const std::uint16_t* mass, std::int64_t first,
+                     std::int64_t last, std::int64_t count, const Visible& visible, std::byte* p,
+                     std::int64_t p_bytes) {
+    const auto reference = simd::fill<U16>(static_cast<std::uint16_t>(peak));
+    typename L::F32 total{};
+    std::int64_t j = 0;
+    const auto step = [&](I32 sum, std::int64_t at, const auto& see) {
+      const U16 low = see(fixed16::weight<Mantissa, W>(reference - load<U16>(words + 2 * at)), at);
+      const U16 high =
+          see(fixed16::weight<Mantissa, W>(reference - load<U16>(words + 2 * (at + kRun))), at + kRun);
+      sum = Isa::add_mass(sum, low, load<U16>(reinterpret_cast<const std::byte*>(mass + at)));
+      sum = Isa::add_mass(sum, high, load<U16>(reinterpret_cast<const std::byte*>(mass + at + kRun)));
+      Isa::store_word_codes(p + at * p_bytes, W::mulhrs_u16(low, 255), W::mulhrs_u16(high, 255));
+      return sum;
+    };
+    const auto all = [](U16 w, std::int64_t) { return w; };
+    const auto some = [&](U16 w, std::int64_t at) { return visible(at) ? w : U16{}; };
+    static_assert(fixed16::kPairsPerSum * kRun == 2 * kChunk);
+    if (first <= 0) {
+      for (; j + 2 * kChunk <= last; j += 2 * kChunk)
+        total += L::to_f32(step(step(I32{}, j, all), j + kChunk, all));
+      if (j + kChunk <= last) total += L::to_f32(step(I32{}, j, all)), j += kChunk;
+    }
+    for (; j < count; j += kChunk) total += L::to_f32(step(I32{}, j, some));
+    return reduced(total, Plus{});
+  }
+
+ private:
+  template <class V>
+  static V load(const std::byte* at) {
+    V lanes;
+    __builtin_memcpy(&lanes, at, sizeof lanes);
+    return lanes;
+  }
+};
+
+}  // namespace
+}  // namespace octet::cpu

@@ -1,0 +1,121 @@
+// The softmax of a row of `integer` in 16-bit lanes: the narrow form of docs/numerics/integer.md, whose bits
+// are those of the wide one (IntegerScheme::fits_u16); part of attend.inl's nest.
+//
+// Isa: besides what fixed.inl asks for, pack_words() and least_word().
+#include <cstdint>
+
+#include "cpu/kernel.h"
+#include "cpu/reduce.inl"
+#include "numerics/integer.h"
+
+namespace octet::cpu {
+namespace {
+
+template <class S, class Isa>
+struct IntegerWords {
+  using L = typename Isa::Lane;
+  using W = typename Isa::Words;
+  using U16 = typename W::U16;
+  using I32 = typename L::I32;
+  using Wide = IntegerScheme<W>;  ///< for its exponential
+  static constexpr std::int64_t kLanes = Isa::kLanes;
+  static constexpr std::int64_t kRun = 2 * kLanes;  ///< keys of a vector of words
+  static constexpr std::int64_t kChunk = 2 * kRun;  ///< keys whose codes are stored together
+  /// Distances are stored that much higher: what is subtracted from them is then never negative, for a
+  /// reference lies less than a unit of its grid above the nearest key.
+  static constexpr std::int32_t kAbove = 1 << S::kGridBits;
+
+  static void constants(const KeyConstants& keys, std::int64_t count, std::byte* levels, std::uint16_t* mass,
+                        FixedBlock* block) {
+    *block = {};
+    block->k_largest = 1;
+    const auto* distance = reinterpret_cast<const std::int32_t*>(keys.members);
+    const std::int32_t* multiplier = distance + keys.stride;
+    auto* level = reinterpret_cast<std::uint16_t*>(levels);
+    for (std::int64_t j = 0; j < count; ++j) {
+      const std::int64_t at = j / kRun * kRun + Isa::word_of(j % kRun);
+      level[at] = static_cast<std::uint16_t>(distance[j] + kAbove);
+      mass[at] = static_cast<std::uint16_t>(multiplier[j]);
+    }
+  }
+
+  /// z + kAbove of keys [0, count) from their sums, saturated: count is rounded up to runs.
+  static void distances(const std::byte* sums, const typename S::View& view, const std::byte* level,
+                        std::int64_t count, std::byte* words) {
+    const std::int32_t from = view.peak + view.half;
+    const auto right = static_cast<std::int32_t>(view.right);
+    const auto multiplier = simd::fill<U16>(static_cast<std::uint16_t>(view.multiplier >> 16));
+    for (std::int64_t j = 0; j < count; j += kRun) {
+      const I32 low = (from - load<I32>(sums + 4 * j)) >> right;
+      const I32 high = (from - load<I32>(sums + 4 * (j + kLanes))) >> right;
+      store(words + 2 * j,
+            W::adds_u16(W::mulhi_u16(Isa::pack_words(low, high), multiplier), load<U16>(level + 2 * j)));
+    }
+  }
+
+  /// The least z of a visible key.
+  template <class Visible>
+  static std::int32_t nearest(const std::byte* words, std::int64_t first, std::int64_t last,
+                              std::int64_t count, const Visible& visible) {
+    const U16 farthest = simd::fill<U16>(65535);
+    U16 least = farthest;
+    std::int64_t j = 0;
+    if (first <= 0)
+      for (; j + kRun <= last; j += kRun) least = W::min_u16(least, load<U16>(words + 2 * j));
+    for (; j < count; j += kRun) least = W::min_u16(least, visible(j) ? load<U16>(words + 2 * j) : farthest);
+    return Isa::least_word(least) - kAbove;
+  }
+
+  /// Codes of P from the words; returns the sum of w g. origin: the score of weight 1.
+  template <class Visible>
+  static std::int64_t weigh(const std::byte* words, std::int32_t origin, const std::uint16_t* multiplier,
+                            std::int64_t first, std::int64_t last, std::int64_t count, const Visible& visible,
+                            std::byte* p, std::int64_t p_bytes) {
+    const auto above = simd::fill<U16>(static_cast<std::uint16_t>(kAbove - origin));
+    Wide64 total{};
+    const auto step = [&](I32 sum, std::int64_t at, const auto& see) {
+      const U16 low = see(Wide::exp2_u16(W::subs_u16(load<U16>(words + 2 * at), above)), at);
+      const U16 high = see(Wide::exp2_u16(W::subs_u16(load<U16>(words + 2 * (at + kRun)), above)), at + kRun);
+      sum = Isa::add_mass(sum, low, load<U16>(reinterpret_cast<const std::byte*>(multiplier + at)));
+      sum = Isa::add_mass(sum, high, load<U16>(reinterpret_cast<const std::byte*>(multiplier + at + kRun)));
+      Isa::store_word_codes(p + at * p_bytes, W::mulhrs_u16(low, 255), W::mulhrs_u16(high, 255));
+      return sum;
+    };
+    const auto all = [](U16 w, std::int64_t) { return w; };
+    const auto some = [&](U16 w, std::int64_t at) { return visible(at) ? w : U16{}; };
+    constexpr std::int64_t kChunks = S::kMassTerms / 4;  // a lane's sum of two pairs a chunk stays below 2^32
+    std::int64_t j = 0;
+    while (first <= 0 && j + kChunk <= last) {
+      I32 sum{};
+      for (std::int64_t n = 0; n < kChunks && j + kChunk <= last; ++n, j += kChunk) sum = step(sum, j, all);
+      total = add(total, sum);
+    }
+    for (; j < count; j += kChunk) total = add(total, step(I32{}, j, some));
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < sizeof total / 8; ++i) sum += static_cast<std::int64_t>(total[i]);
+    return sum;
+  }
+
+ private:
+  /// 64-bit sums of the unsigned 32-bit ones in lanes 2 i and 2 i + 1.
+  using Wide64 = simd::RegisterOf<std::uint64_t, sizeof(I32)>;
+
+  static Wide64 add(Wide64 total, I32 sum) {
+    Wide64 pairs;
+    __builtin_memcpy(&pairs, &sum, sizeof pairs);
+    return total + (pairs & 0xffffffffu) + (pairs >> 32);
+  }
+  template <class V>
+  static V load(const std::byte* at) {
+    V lanes;
+    __builtin_memcpy(&lanes, at, sizeof lanes);
+    return lanes;
+  }
+  template <class V>
+  static void store(std::byte* at, V lanes) {
+    __builtin_memcpy(at, &lanes, sizeof lanes);
+  }
+};
+
+}  // namespace
+}  // namespace octet::cpu

@@ -1,0 +1,35 @@
+// Codes to packed operands, once for each width of the nests' vectors.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace octet::cpu {
+
+/// Of a row's codes.
+struct RowSums {
+  std::int32_t sum, size;  ///< of the codes and of their absolute values; 0 for floats
+};
+
+struct PackKernels {
+  RowSums (*sums)(const std::int8_t* codes, std::int64_t count);
+  /// A row as s16, and as u8 with code + 128.
+  void (*to_s16)(const std::int8_t* codes, std::int64_t count, std::int16_t* out);
+  void (*to_u8)(const std::int8_t* codes, std::int64_t count, std::uint8_t* out);
+  /// K: rows of `groups` 4-byte groups, as many rows as a vector has lanes, to a vector for each group. Rows
+  /// are readable up to the next multiple of 16 bytes.
+  void (*columns)(const std::byte* rows, std::int64_t stride, std::int64_t groups, std::byte* out);
+  /// V: a group of every channel of two keys in s16, or of four in s8.
+  void (*pairs)(const std::int8_t* const* keys, std::int64_t channels, std::byte* out);
+  void (*quads)(const std::int8_t* const* keys, std::int64_t channels, std::byte* out);
+  /// sums[c] += codes[c].
+  void (*add)(const std::int8_t* codes, std::int64_t channels, std::int32_t* sums);
+};
+
+/// lanes: 8 or 16, those of a nest that the CPU can run.
+const PackKernels& pack_kernels(std::int32_t lanes);
+
+/// The two.
+const PackKernels& pack_kernels_8();
+const PackKernels& pack_kernels_16();
+
+}  // namespace octet::cpu

@@ -1,0 +1,311 @@
+#include "cpu/packed.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace octet::cpu {
+namespace {
+
+/// A head dim is at most this: a row fits the stack.
+constexpr std::int64_t kLargestDim = 512;
+/// Kernels read a few vectors beyond a block's last key, and use none of what they read.
+constexpr std::int64_t kReadBeyond = 512;
+
+std::int64_t element_bytes(Element e) { return 4 / group_elements(e); }
+
+/// Where sequence s begins among the padded tokens, and its first key block: monotone in cu_seqlens, with
+/// room for each sequence's padding.
+std::int64_t padded_begin(const Sequences& sequences, std::int64_t s) {
+  return sequences.cu_seqlens ? round_up(sequences.begin(s), kTokenStep) + s * kTokenStep : 0;
+}
+std::int64_t first_block(const Sequences& sequences, std::int64_t s, std::int64_t key_block) {
+  return sequences.cu_seqlens ? sequences.begin(s) / key_block + s : 0;
+}
+
+template <class T>
+void put_value(std::byte* at, T value) {
+  std::memcpy(at, &value, sizeof value);
+}
+
+/// The codes of a token; room: for those that lie otherwise than the kernels read them.
+const std::int8_t* codes_of(const call::HeadOperand& operand, std::int64_t token, std::int8_t* room) {
+  if (const std::int8_t* codes = operand.s8_row(token)) return codes;
+  std::int16_t wide[kLargestDim];
+  operand.load(token, wide);
+  for (std::int64_t c = 0; c < operand.dim(); ++c) room[c] = static_cast<std::int8_t>(wide[c]);
+  return room;
+}
+
+}  // namespace
+
+const PackKernels& pack_kernels(std::int32_t lanes) {
+  return lanes == 8 ? pack_kernels_8() : pack_kernels_16();
+}
+
+std::int64_t group_elements(Element e) { return e == Element::f32 ? 1 : e == Element::s16 ? 2 : 4; }
+
+PackedCall::PackedCall(const Nest& nest, const AttentionDesc& desc, std::int64_t code_dim)
+    : nest_(nest),
+      kernels_(pack_kernels(nest.packing.lanes)),
+      key_block_(desc.key_block),
+      heads_(desc.heads_kv),
+      tokens_(round_up(desc.tokens_k, kTokenStep) + desc.sequences * kTokenStep),
+      blocks_(desc.tokens_k / desc.key_block + desc.sequences + 1) {
+  const std::int64_t group = group_elements(nest.packing.k);
+  dim_groups_ = (code_dim + group - 1) / group;
+  dim_v_ = round_up(desc.head_dim_v, nest.packing.lanes);
+  k_bytes_ = tokens_ * dim_groups_ * 4;
+  v_bytes_ = round_up(tokens_ * element_bytes(nest.packing.v) * dim_v_, kAlignment);
+  key_bytes_ = round_up(nest.key_members * tokens_ * 4, kAlignment);
+  block_bytes_ = round_up(blocks_ * 4, kAlignment);
+  channel_bytes_ = round_up(blocks_ * dim_v_ * 4, kAlignment);
+  v_sum_bytes_ = nest.packing.p_bias ? channel_bytes_ : 0;
+  const bool fixed = nest.fixed_constants != nullptr;
+  level_bytes_ = fixed ? tokens_ * 4 : 0;
+  mass_bytes_ = fixed ? round_up(tokens_ * 2, kAlignment) : 0;
+  fixed_bytes_ = fixed ? round_up(blocks_ * static_cast<std::int64_t>(sizeof(FixedBlock)), kAlignment) : 0;
+  head_bytes_ = k_bytes_ + v_bytes_ + key_bytes_ + 2 * block_bytes_ + channel_bytes_ + v_sum_bytes_ +
+                level_bytes_ + mass_bytes_ + fixed_bytes_;
+  bytes_ = head_bytes_ * heads_ * (desc.sequences > 0 ? 1 : desc.batch) + kReadBeyond;
+}
+
+PackedCall::Region PackedCall::region(const call::Problem& problem, std::int64_t sequence,
+                                      std::int64_t kv_head) const {
+  const std::int64_t entry = problem.k.cu_seqlens ? 0 : sequence;
+  const std::int64_t token = padded_begin(problem.k, sequence);
+  const std::int64_t block = first_block(problem.k, sequence, key_block_);
+  std::int64_t at = (entry * heads_ + kv_head) * head_bytes_;
+  const auto take = [&](std::int64_t bytes, std::int64_t inside) {
+    const std::int64_t offset = at + inside;
+    at += bytes;
+    return offset;
+  };
+  Region r;
+  r.k = take(k_bytes_, token * dim_groups_ * 4);
+  r.v = take(v_bytes_, token * element_bytes(nest_.packing.v) * dim_v_);
+  r.keys = take(key_bytes_, token * 4);
+  r.k_scale = take(block_bytes_, block * 4);
+  r.v_largest = take(block_bytes_, block * 4);
+  r.channel = take(channel_bytes_, block * dim_v_ * 4);
+  r.v_sum = take(v_sum_bytes_, block * dim_v_ * 4);
+  r.level = take(level_bytes_, token * 4);
+  r.mass = take(mass_bytes_, token * 2);
+  r.fixed = take(fixed_bytes_, block * static_cast<std::int64_t>(sizeof(FixedBlock)));
+  return r;
+}
+
+bool PackedCall::folds_v(const QuantizedTensor& v) const {
+  const bool by_token = v.scales.data && v.tokens_per_scale > 0,
+             by_channel = v.scales.data && v.channels_per_scale > 0;
+  return by_token && !(nest_.v_in_p && !by_channel);
+}
+
+PackedHead PackedCall::head(std::byte* workspace, const call::Problem& problem, std::int64_t sequence,
+                            std::int64_t kv_head) const {
+  const Region r = region(problem, sequence, kv_head);
+  PackedHead head{};
+  head.k = workspace + r.k;
+  head.v = workspace + r.v;
+  head.keys = reinterpret_cast<const float*>(workspace + r.keys);
+  head.key_stride = tokens_;
+  head.block_k_scale = reinterpret_cast<const float*>(workspace + r.k_scale);
+  head.block_v_largest = reinterpret_cast<const float*>(workspace + r.v_largest);
+  if (folds_v(problem.args.v)) head.block_channel = reinterpret_cast<const float*>(workspace + r.channel);
+  if (nest_.packing.p_bias) head.block_v_sum = reinterpret_cast<const std::int32_t*>(workspace + r.v_sum);
+  if (nest_.fixed_constants) {
+    head.fixed = {workspace + r.level, reinterpret_cast<const std::uint16_t*>(workspace + r.mass),
+                  reinterpret_cast<const FixedBlock*>(workspace + r.fixed)};
+  }
+  head.tokens = problem.k.length(sequence);
+  return head;
+}
+
+void PackedCall::pack(std::byte* workspace, const call::Problem& problem, const Prepare& prepare,
+                      std::int64_t sequence, std::int64_t kv_head, std::int64_t block) const {
+  const call::HeadOperand k(problem.args.k, problem.k, sequence, kv_head);
+  const call::HeadOperand v(problem.args.v, problem.v(), sequence, kv_head);
+  const HeadIndex head{sequence, kv_head};
+  const std::int64_t begin = block * key_block_, tokens = problem.k.length(sequence);
+  const std::int64_t end = std::min(begin + key_block_, tokens);
+  put(workspace, problem, prepare, head, {k, v, begin, end - begin, begin});
+  // The tokens behind any other block are the next one's.
+  if (end == tokens) clear(workspace, problem, head, end, round_up(end, kTokenStep));
+  close(workspace, problem, prepare, head, block);
+}
+
+void PackedCall::put(std::byte* workspace, const call::Problem& problem, const Prepare& prepare,
+                     const HeadIndex& head, const Rows& rows) const {
+  const Region r = region(problem, head.sequence, head.kv_head);
+  put_k(rows, workspace + r.k);
+  if (nest_.packing.v == Element::f32)
+    put_v_numbers(rows, prepare, workspace + r.v);
+  else
+    put_v_codes(rows, workspace + r.v, reinterpret_cast<std::int32_t*>(workspace + r.v_sum));
+}
+
+void PackedCall::pack_row(Element element, const call::HeadOperand& operand, std::int64_t token,
+                          std::byte* out) const {
+  const std::int64_t dim = operand.dim(), all = dim_groups_ * group_elements(element);
+  if (element == Element::f32) {
+    auto* numbers = reinterpret_cast<float*>(out);
+    operand.load(token, numbers);
+    std::fill(numbers + dim, numbers + all, 0.0f);
+    return;
+  }
+  std::int8_t room[kLargestDim];
+  const std::int8_t* codes = codes_of(operand, token, room);
+  if (element == Element::s16) {
+    auto* words = reinterpret_cast<std::int16_t*>(out);
+    kernels_.to_s16(codes, dim, words);
+    std::fill(words + dim, words + all, std::int16_t{0});
+  } else if (element == Element::u8_bias) {
+    auto* bytes = reinterpret_cast<std::uint8_t*>(out);
+    kernels_.to_u8(codes, dim, bytes);
+    std::fill(bytes + dim, bytes + all, std::uint8_t{128});
+  } else {
+    std::memcpy(out, codes, static_cast<std::size_t>(dim));
+    std::fill(out + dim, out + all, std::byte{0});
+  }
+}
+
+RowSums PackedCall::pack_query(const call::HeadOperand& q, std::int64_t token, std::byte* out) const {
+  pack_row(nest_.packing.q, q, token, out);
+  if (nest_.packing.q == Element::f32) return {};
+  std::int8_t room[kLargestDim];
+  return kernels_.sums(codes_of(q, token, room), q.dim());
+}
+
+// Rows of as many keys as a vector has lanes are turned into columns together. Where the rows begin or end
+// within a vector its keys go one by one, for the others are not ours.
+void PackedCall::put_k(const Rows& rows, std::byte* out) const {
+  constexpr std::int64_t kMostLanes = 16;
+  const std::int64_t lanes = nest_.packing.lanes, vector_bytes = lanes * 4;
+  const std::int64_t stride = round_up(dim_groups_ * 4, kAlignment);
+  alignas(kAlignment) std::byte turned[kMostLanes * kLargestDim * 4];
+  for (std::int64_t i = 0; i < rows.count;) {
+    const std::int64_t to = rows.to + i, lane = to % lanes, count = std::min(lanes - lane, rows.count - i);
+    for (std::int64_t k = 0; k < count; ++k)
+      pack_row(nest_.packing.k, rows.k, rows.from + i + k, turned + k * stride);
+    std::byte* columns = out + to / lanes * dim_groups_ * vector_bytes;
+    if (count == lanes) {
+      kernels_.columns(turned, stride, dim_groups_, columns);
+    } else {
+      for (std::int64_t k = 0; k < count; ++k)
+        for (std::int64_t g = 0; g < dim_groups_; ++g)
+          std::memcpy(columns + g * vector_bytes + (lane + k) * 4, turned + k * stride + g * 4, 4);
+    }
+    i += count;
+  }
+}
+
+// Groups of keys, all channels of a group together; groups that are not all ours, key by key.
+void PackedCall::put_v_codes(const Rows& rows, std::byte* out, std::int32_t* sums) const {
+  constexpr std::int64_t kMostKeys = 4;
+  const Element element = nest_.packing.v;
+  const std::int64_t group = group_elements(element), bytes = element_bytes(element), dim = rows.v.dim();
+  std::int8_t room[kMostKeys][kLargestDim];
+  const std::int8_t* keys[kMostKeys];
+  for (std::int64_t i = 0; i < rows.count;) {
+    const std::int64_t to = rows.to + i, first = to % group, count = std::min(group - first, rows.count - i);
+    for (std::int64_t k = 0; k < count; ++k) {
+      keys[k] = codes_of(rows.v, rows.from + i + k, room[k]);
+      if (nest_.packing.p_bias) add_to_sums(keys[k], dim, to + k, sums);
+    }
+    std::byte* at = out + to / group * dim_v_ * 4;
+    if (count == group) {
+      if (element == Element::s16)
+        kernels_.pairs(keys, dim, at);
+      else
+        kernels_.quads(keys, dim, at);
+      std::memset(at + dim * 4, 0, static_cast<std::size_t>(dim_v_ - dim) * 4);
+    } else {
+      for (std::int64_t k = 0; k < count; ++k)
+        for (std::int64_t c = 0; c < dim_v_; ++c) {
+          const std::int16_t code = c < dim ? keys[k][c] : std::int16_t{0};  // its first byte is the s8 code
+          std::memcpy(at + c * 4 + (first + k) * bytes, &code, static_cast<std::size_t>(bytes));
+        }
+    }
+    i += count;
+  }
+}
+
+void PackedCall::add_to_sums(const std::int8_t* codes, std::int64_t channels, std::int64_t token,
+                             std::int32_t* sums) const {
+  std::int32_t* of_block = sums + token / key_block_ * dim_v_;
+  if (token % key_block_ == 0) std::fill(of_block, of_block + dim_v_, 0);
+  kernels_.add(codes, channels, of_block);
+}
+
+void PackedCall::put_v_numbers(const Rows& rows, const Prepare& prepare, std::byte* out) const {
+  for (std::int64_t i = 0; i < rows.count; ++i) {
+    auto* numbers = reinterpret_cast<float*>(out) + (rows.to + i) * dim_v_;
+    std::fill(numbers, numbers + dim_v_, 0.0f);
+    rows.v.load(rows.from + i, numbers);
+    if (nest_.v_values) nest_.v_values(prepare, numbers, dim_v_);
+  }
+}
+
+void PackedCall::clear(std::byte* workspace, const call::Problem& problem, const HeadIndex& head,
+                       std::int64_t begin, std::int64_t end) const {
+  const Region r = region(problem, head.sequence, head.kv_head);
+  const std::int64_t lanes = nest_.packing.lanes;
+  const std::int64_t group = group_elements(nest_.packing.v), bytes = element_bytes(nest_.packing.v);
+  for (std::int64_t j = begin; j < end; ++j) {
+    std::byte* column = workspace + r.k + (j / lanes * dim_groups_ * lanes + j % lanes) * 4;
+    for (std::int64_t s = 0; s < dim_groups_; ++s) std::memset(column + s * lanes * 4, 0, 4);
+    std::byte* row = workspace + r.v + (j / group * dim_v_ * group + j % group) * bytes;
+    for (std::int64_t c = 0; c < dim_v_; ++c) std::memset(row + c * 4, 0, static_cast<std::size_t>(bytes));
+  }
+}
+
+void PackedCall::take_off_sums(std::byte* workspace, const call::Problem& problem, const HeadIndex& head,
+                               std::int64_t begin, std::int64_t end) const {
+  if (!nest_.packing.p_bias) return;
+  const Region r = region(problem, head.sequence, head.kv_head);
+  constexpr std::int64_t kGroup = 4;  // P of 8 bits meets V of 8 bits
+  for (std::int64_t j = begin; j < end; ++j) {
+    const auto* codes =
+        reinterpret_cast<const std::int8_t*>(workspace + r.v) + j / kGroup * dim_v_ * kGroup + j % kGroup;
+    auto* sums = reinterpret_cast<std::int32_t*>(workspace + r.v_sum) + j / key_block_ * dim_v_;
+    for (std::int64_t c = 0; c < dim_v_; ++c) sums[c] -= codes[c * kGroup];
+  }
+}
+
+void PackedCall::close(std::byte* workspace, const call::Problem& problem, const Prepare& prepare,
+                       const HeadIndex& head, std::int64_t block) const {
+  const call::HeadOperand k(problem.args.k, problem.k, head.sequence, head.kv_head);
+  const call::HeadOperand v(problem.args.v, problem.v(), head.sequence, head.kv_head);
+  const Region r = region(problem, head.sequence, head.kv_head);
+  const std::int64_t begin = block * key_block_, tokens = problem.k.length(head.sequence);
+  const std::int64_t end = std::min(begin + key_block_, tokens);
+  const std::int64_t padded = end == tokens ? round_up(end, kTokenStep) : end;
+  const bool in_p = v.scales_vary_by_token() && nest_.v_in_p && !v.scales_vary_by_channel();
+
+  // What is constant for a key, the block, or one of its channels.
+  constexpr std::int64_t kMostKeys = 1024;  // of a key block
+  float k_scale[kMostKeys], v_scale[kMostKeys];
+  std::fill(k_scale, k_scale + (padded - begin), 0.0f);
+  std::fill(v_scale, v_scale + (padded - begin), 1.0f);
+  k.token_scales(begin, end - begin, k_scale);
+  if (in_p) v.token_scales(begin, end - begin, v_scale);
+  float v_largest = in_p ? 0.0f : 1.0f;
+  for (std::int64_t i = 0; in_p && i < end - begin; ++i) v_largest = std::max(v_largest, v_scale[i]);
+  put_value(workspace + r.k_scale + block * 4, k_scale[0]);
+  put_value(workspace + r.v_largest + block * 4, v_largest);
+  float* keys = reinterpret_cast<float*>(workspace + r.keys) + begin;
+  nest_.key_constants(prepare, k_scale, v_scale, padded - begin, k_scale[0], v_largest, keys, tokens_);
+  if (nest_.fixed_constants) {
+    auto* fixed = reinterpret_cast<FixedBlock*>(workspace + r.fixed) + block;
+    if (key_block_ % kTokenStep == 0)
+      nest_.fixed_constants({k_scale, v_scale, keys, tokens_}, end - begin, workspace + r.level + 4 * begin,
+                            reinterpret_cast<std::uint16_t*>(workspace + r.mass) + begin, fixed);
+    else
+      *fixed = {};  // words of one block would lie among the next one's
+  }
+  if (folds_v(problem.args.v)) {
+    float* channel = reinterpret_cast<float*>(workspace + r.channel) + block * dim_v_;
+    for (std::int64_t c = 0; c < dim_v_; ++c) channel[c] = c < v.dim() ? v.scale(begin, c) : 1.0f;
+  }
+}
+
+}  // namespace octet::cpu

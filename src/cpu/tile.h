@@ -1,0 +1,38 @@
+// A register tile of a matrix product, the only thing that both products of attention do: out = a b + start.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace octet::cpu {
+
+/// Rows of `a` times columns of `b`, `steps` groups of 4 bytes deep. A column is one vector wide.
+struct Tile {
+  const std::byte* a;  ///< row r's groups at a + r * a_row
+  std::int64_t a_row;
+  const std::byte* b;  ///< step s of column c at b + s * b_step + c * b_column
+  std::int64_t b_step, b_column;
+  std::int64_t steps;
+  const std::int32_t* start;  ///< [row]: what the sums of integers start from
+  std::byte* out;             ///< 32-bit sums of row r and column c at out + r * out_row + c * vector bytes
+  std::int64_t out_row;
+};
+
+/// Computes `columns` columns of the tile, all of its rows.
+using Multiply = void (*)(const Tile& tile, std::int64_t columns);
+
+/// What the sums of a tile become instead of being stored: sum * factor * scale + level, in f32 with one
+/// rounding of the last two, to the nearest saturated 16-bit word, in the order of the instruction set's
+/// packs.
+struct TileWords {
+  const float* factor;  ///< [row]
+  const float* scale;   ///< [column][lane]; null: 1
+  const float* level;   ///< [column][lane]
+  std::byte* out;       ///< words of row r at out + r * out_row
+  std::int64_t out_row;
+};
+
+/// Computes so many columns of the tile as words, all of its rows, as it can do whole tiles of; returns how
+/// many.
+using MultiplyToWords = std::int64_t (*)(const Tile& tile, const TileWords& words, std::int64_t columns);
+
+}  // namespace octet::cpu

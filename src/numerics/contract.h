@@ -1,0 +1,120 @@
+// The contract of a scheme: what src/ref and every kernel ask of it, and all that they may know about it.
+//
+// A scheme is a small value type `S = Scheme<Lane>`, written once and layout-free in the verbs of a lane
+// (lanes/scalar.h: one number; lanes/vector.h: several at once). Attention for one query row is this, and
+// nothing else:
+//
+//   state = S::State{}, out[c] = S::Out{}
+//   for each key block with a visible key:
+//     acc[j]   = q . k_j                                          exact integers, or f32
+//     view     = scheme.view(row, block, largest visible acc)     what a row and a key block share
+//     score[j] = scheme.score(acc[j], view, key[j], bias[j])
+//     step     = scheme.step(state, largest visible score, view)  P's reference, factors of old and new sums
+//     w = scheme.weight(score[j], step);  p[j] = scheme.code(w);  sum += scheme.mass(w, p[j], key[j])
+//                                                                 a hidden key: p = 0, no mass
+//     scheme.fold(out[c], sum over j of p[j] v[j][c], step, fold channel[c])    in place
+//     state    = scheme.absorb(state, step, sum)
+//   o[c] = scheme.finish(out[c], state, row, channel[c]);  lse = scheme.lse(state, row)
+//
+// A scheme may have value(code): then v[j][c] is that of V's code, so that V enters the product rounded to
+// another format. A scheme may have padding_mass(step): then sum gains it once for each key that the
+// sequence's last block lacks (a published kernel that counts its padding). Keys hidden by a mask never
+// count.
+//
+// A scheme may name a Merge, a type with merge(state, other) and merge_out(out, state, other out, other
+// state): then a row's keys may be cut into ranges of whole key blocks, each computed by itself, and what two
+// of them left is put together. A scheme without one (its P depends on the blocks before) is computed in one
+// piece.
+//
+// A row that saw no key is not finished: its output is zero and its LSE -inf. The result of a block does not
+// depend on keys that the row does not see, so a row alone equals the row in a batch.
+//
+// What a scheme states (kernels branch on these with `if constexpr`, never on which scheme it is):
+//   kQk, kP, kV     Operand formats of the two products
+//   kOutput         how a row ends: numbers, codes with one scale, or codes with a scale of the row's own
+//   Acc, PvAcc      accumulators: I32, or F32 for float operands
+//   Score, Sum, Out, State, Step, View, Row, Key, Block, Channel, Bias   its own types
+//   kUsesRowPeak    whether view() needs the largest visible accumulator
+//   kVInP           whether P carries V's scale where that varies along tokens and not along channels; if
+//                   not, the key block's sums are multiplied by it. A scheme that does not state it does.
+//   kRowLanes       whether rows come in lanes: below
+//   kMassTerms      where mass() gives integers: so many of them add up within 32 bits (unsigned ones, if
+//                   masses are never negative)
+//   block()         takes K's scale or, where V's scales have a reference in each block, also V's largest
+//
+// What lanes are, with a lane of several values:
+//   keys            Acc, Bias, Key, Score, weights, codes (I32, or F32 for a float P) and masses: score(),
+//                   weight(), code(), mass(), key(), bias() and value() are of kWidth keys at once
+//   channels        PvAcc and Out: fold() is of kWidth channels at once
+//   rows            if kRowLanes: Row, View, State and Step hold one row a lane, and row(), view(), step(),
+//                   absorb() and lse() are of kWidth rows at once. Before score(), weight(), fold() and
+//                   finish() a kernel copies one row's members into all lanes. finish() and channel() are of
+//                   kWidth channels at once.
+//   plain numbers   Block and the scheme itself. If not kRowLanes, also Row, View, State, Step, Channel and
+//                   the peaks that view() and step() take: all functions of rows are of one row, and finish()
+//                   is of one channel, as one_of(out, lane) takes it out of its lanes (OneOut); channel()
+//                   then takes ChannelScales<L::Scalar>.
+//   Sum             what absorb() takes: the sum of a block's masses, for each lane's row or for the one row
+// Members of Key, and of Row, View, State, Step and Channel where they are lanes, are lanes of four bytes a
+// value: a kernel may keep such a struct as arrays, one a member, and read lanes from anywhere in them.
+//
+// Constants are made by the functions prepare/row/key/block/channel from scales with correctly rounded
+// operations and the shared polynomials only, so that host and device agree to the bit.
+#pragma once
+#include <cstdint>
+
+#include "base/hd.h"
+#include "octet/types.hpp"
+
+namespace octet {
+
+/// Scores are in octaves (base 2): exp(s) = 2^(s log2 e).
+inline constexpr float kLog2E = 1.44269504088896340736f;
+inline constexpr float kLn2 = 0.69314718055994530942f;
+/// The LSE of an empty row, and a bias that hides a key.
+inline constexpr float kMinusInfinity = -__builtin_huge_valf();
+
+/// Format of an operand as it meets the product. Every float format is decoded to f32, exactly.
+enum class Operand : std::int32_t { s8, u8, f32 };
+
+/// How a row of the output ends.
+enum class Output : std::int32_t { values, one_scale, row_scale };
+
+/// What prepare() sees of a call. Scales are of the whole tensor, and only where the recipe's granularity is
+/// the tensor; else 0.
+struct Prepare {
+  float softmax_scale = 1;
+  std::int32_t head_dim = 0;
+  std::int32_t key_block = 128;
+  std::int64_t tokens_k = 0;
+  float q_scale = 0, k_scale = 0, v_scale = 0;
+  SchemeOptions options;
+  const float* table =
+      nullptr;  ///< filled by the caller with table_entries() numbers where a scheme has a table
+};
+
+/// Scales of a key a lane, as its operands store them; 1 where a granularity has none along tokens.
+template <class L>
+struct KeyScales {
+  typename L::F32 k = L::broadcast(1);
+  typename L::F32 v = L::broadcast(1);  ///< V's, where it varies along tokens and not along channels
+};
+
+/// V's scale of a channel a lane, where it varies along channels (times the tensor's or the head's, where it
+/// has that), and 2^exponent.
+template <class L>
+struct ChannelScales {
+  typename L::F32 v = L::broadcast(1);
+  typename L::I32 exponent{};
+};
+
+/// kVInP of a scheme, or its default.
+template <class S>
+constexpr bool carries_v() {
+  if constexpr (requires { S::kVInP; })
+    return S::kVInP;
+  else
+    return true;
+}
+
+}  // namespace octet

@@ -1,0 +1,29 @@
+// Schemes `f16` and `bf16`: FlashAttention with 16-bit operands and f32 sums. Q, K and V are decoded to f32
+// exactly; P is rounded to the 16-bit format before the second product, as the matrix units want it.
+// Source: FlashAttention-2 and -3. Specification: docs/numerics/f16.md, docs/numerics/bf16.md.
+#pragma once
+#include "numerics/formats.h"
+#include "numerics/plain.h"
+
+namespace octet {
+
+template <class L>
+struct F16Scheme : PlainOperands<L> {
+  using F32 = typename L::F32;
+
+  static OCTET_HD F16Scheme prepare(const Prepare& p) { return {{p.softmax_scale * kLog2E}}; }
+  /// 11 significant bits; a weight below 2^-25 (17.3 nats under the maximum) becomes 0, below 2^-14 it loses
+  /// bits.
+  OCTET_HD F32 code(F32 weight) const { return round_to_f16(weight); }
+};
+
+template <class L>
+struct Bf16Scheme : PlainOperands<L> {
+  using F32 = typename L::F32;
+
+  static OCTET_HD Bf16Scheme prepare(const Prepare& p) { return {{p.softmax_scale * kLog2E}}; }
+  /// 8 significant bits over the whole range of f32.
+  OCTET_HD F32 code(F32 weight) const { return round_to_bf16(weight); }
+};
+
+}  // namespace octet

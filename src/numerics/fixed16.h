@@ -1,0 +1,55 @@
+// The 16-bit form of the softmax of `int8`, `int8_shift` and `int4` (numerics/folded_u8.h): scores rounded to
+// 2^-7 octave and weights to 2^-15, so that twice as many fit a vector and no multiplication is wider than a
+// word. A kernel may take it for a key block whose scores and V scales are in its range, and takes the f32
+// form for any other. The error of a weight grows from 1e-7 to 0.6 %, which the scheme's bound counts
+// (src/ref/bound_terms.cpp). Measured: docs/cpu.md.
+//
+// With t = score in octaves, V's scale in it, and L = log2 of the block's largest V scale:
+//   x = round(128 (t - L)), in int16        z = max x - x        w = round(2^15 2^(-z / 128))
+//   code = round(255 w / 2^15)              mass += w r, r = round(2^12 least V scale / V scale)
+#pragma once
+#include <cstdint>
+
+#include "base/hd.h"
+#include "numerics/contract.h"
+#include "numerics/exp2.h"
+
+namespace octet::fixed16 {
+
+inline constexpr int kUnitBits = 7;  ///< x in 2^-7 octave: 2^(1/256) is 0.27 % off at most
+inline constexpr float kUnits = 1 << kUnitBits;
+/// |t - L| below this fits int16 with room for the rounding of its terms.
+inline constexpr float kReach = 250.0f;
+inline constexpr int kMassBits = 12;
+/// A block's V scales may differ by this factor: r keeps 8 bits, 0.2 %.
+inline constexpr float kScaleRange = 16.0f;
+/// Pairs of w r are summed in int32: 2 * 2^15 * 2^12 a pair leaves room for these many.
+inline constexpr int kPairsPerSum = 4;
+inline constexpr float kWeightOne = 32768.0f;
+inline constexpr float kCodeOne = 255.0f;
+
+/// The mantissa 2^16 2^(-fraction / 2^16), at most 65534, of the accurate exponential: within 0.31 %.
+struct AccurateMantissa {
+  template <class W>
+  static OCTET_HD typename W::U16 of(typename W::U16 fraction) {
+    const auto slope = W::subs_u16(43900, W::mulhi_u16(11132, fraction));
+    return W::subs_u16(65534, W::mulhi_u16(fraction, slope));
+  }
+};
+
+/// The same of the shift exponential: the chord of 2^x, up to 6.15 % high.
+struct LinearMantissa {
+  template <class W>
+  static OCTET_HD typename W::U16 of(typename W::U16 fraction) {
+    return W::subs_u16(65534, W::srl_u16(fraction, 1));
+  }
+};
+
+/// 2^(-z / 128) * 2^15, at most 32767, to half a unit; 0 from 16 octaves on. W: a lane of words.
+template <class Mantissa, class W>
+OCTET_HD typename W::U16 weight(typename W::U16 z) {
+  const auto mantissa = Mantissa::template of<W>(W::shl_u16(z, 16 - kUnitBits));
+  return W::avg_u16(W::srlv_u16(mantissa, W::srl_u16(z, kUnitBits)), 0);
+}
+
+}  // namespace octet::fixed16

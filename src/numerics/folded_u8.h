@@ -1,0 +1,56 @@
+// The second product of octet's own schemes (int8, int8_shift, int4): P is u8 against each key block's own
+// maximum and carries V's token scale; the block's exact int32 sums are folded into the row with the factor
+// 2^(block maximum - running maximum); the row sum adds the unrounded weight over V's scale.
+// Why each of these: docs/numerics/int8.md.
+#pragma once
+#include "numerics/fixed16.h"
+#include "numerics/scaled.h"
+
+namespace octet {
+
+/// The weight that stands for 1: the largest u8 code.
+inline constexpr float kWeightUnit = 255.0f;
+
+/// The exponential of `int8`: within 2e-7.
+struct AccurateExponential {
+  using Mantissa = fixed16::AccurateMantissa;
+  template <class F32>
+  static OCTET_HD F32 exp2(F32 x) {
+    return exp2_poly(x);
+  }
+};
+
+/// The exponential of `int8_shift`: straight lines between powers of two, up to 6.15 % high, exact at 0.
+struct LinearExponential {
+  using Mantissa = fixed16::LinearMantissa;
+  template <class F32>
+  static OCTET_HD F32 exp2(F32 x) {
+    return exp2_linear(x);
+  }
+};
+
+template <class L, class Exponential>
+struct FoldedU8 : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s8, VScale::in_p}> {
+  using Base = ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s8, VScale::in_p}>;
+  using typename Base::F32, typename Base::I32, typename Base::Key, typename Base::Row, typename Base::Score,
+      typename Base::State, typename Base::Step, typename Base::Sum, typename Base::View;
+
+  using Merge = Online<L>;
+  /// The scheme's 16-bit form (fixed16.h), for kernels that have words in lanes.
+  using FixedMantissa = typename Exponential::Mantissa;
+
+  static OCTET_HD FoldedU8 prepare(const Prepare& p) { return {{p.softmax_scale * kLog2E}}; }
+  OCTET_HD Step step(const State& state, Score peak, const View&) const {
+    return Online<L>::against_block_maximum(state, peak);
+  }
+  OCTET_HD F32 weight(Score score, const Step& step) const {
+    return kWeightUnit * Exponential::exp2(score - step.origin);
+  }
+  /// 0...255: both exponentials are at most 1 for arguments up to 0, and 1 at the block's maximum.
+  OCTET_HD I32 code(F32 weight) const { return L::nearest_i32(weight); }
+  OCTET_HD Sum mass(F32 weight, I32 /*code*/, const Key& key) const { return weight * key.rv; }
+  /// The reference carries log2 of V's scale and the sum its reciprocal: they cancel.
+  OCTET_HD F32 lse(const State& state, const Row&) const { return Online<L>::lse(state, kWeightUnit); }
+};
+
+}  // namespace octet

@@ -1,0 +1,56 @@
+// Schemes `int8_full` and `int8_half`: INT-FlashAttention. Q and K are s8 with scales a token; P is 7 bits
+// against the running row maximum, or f16 in the half form.
+// Source: INT-FlashAttention, Algorithm 1 and section 3. Specification: docs/numerics/int8_full.md,
+// docs/numerics/int8_half.md.
+#pragma once
+#include "numerics/formats.h"
+#include "numerics/scaled.h"
+
+namespace octet {
+
+/// The weight that stands for 1: the paper's R.
+inline constexpr float kInt8FullUnit = 127.0f;
+
+template <class L>
+struct Int8FullScheme : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s8, VScale::at_fold}> {
+  using Base = ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s8, VScale::at_fold}>;
+  using typename Base::F32, typename Base::I32, typename Base::Key, typename Base::Row, typename Base::Score,
+      typename Base::State, typename Base::Step, typename Base::Sum, typename Base::View;
+
+  SchemeOptions::RowSum row_sum;  ///< the code's form or the paper's
+
+  static OCTET_HD Int8FullScheme prepare(const Prepare& p) {
+    return {{p.softmax_scale * kLog2E}, p.options.row_sum};
+  }
+  OCTET_HD Step step(const State& state, Score peak, const View&) const {
+    return Online<L>::against_running_maximum(state, peak);
+  }
+  OCTET_HD F32 weight(Score score, const Step& step) const {
+    return kInt8FullUnit * exp2_poly(score - step.origin);
+  }
+  /// 0...127: the exponential is at most 1. A key more than ln 254 = 5.54 nats under the maximum becomes 0.
+  OCTET_HD I32 code(F32 weight) const { return L::nearest_i32(weight); }
+  OCTET_HD Sum mass(F32 weight, I32 code, const Key&) const {
+    return row_sum == SchemeOptions::RowSum::codes ? L::to_f32(code) : weight;
+  }
+  OCTET_HD F32 lse(const State& state, const Row&) const { return Online<L>::lse(state, kInt8FullUnit); }
+};
+
+template <class L>
+struct Int8HalfScheme : ScaledOperands<L, Formats{Operand::s8, Operand::f32, Operand::f32, VScale::at_fold}> {
+  using Base = ScaledOperands<L, Formats{Operand::s8, Operand::f32, Operand::f32, VScale::at_fold}>;
+  using typename Base::F32, typename Base::Key, typename Base::Row, typename Base::Score,
+      typename Base::State, typename Base::Step, typename Base::Sum, typename Base::View;
+
+  using Merge = Online<L>;
+  static OCTET_HD Int8HalfScheme prepare(const Prepare& p) { return {{p.softmax_scale * kLog2E}}; }
+  OCTET_HD Step step(const State& state, Score peak, const View&) const {
+    return Online<L>::against_running_maximum(state, peak);
+  }
+  OCTET_HD F32 weight(Score score, const Step& step) const { return exp2_poly(score - step.origin); }
+  OCTET_HD F32 code(F32 weight) const { return round_to_f16(weight); }
+  OCTET_HD Sum mass(F32 weight, F32 /*code*/, const Key&) const { return weight; }
+  OCTET_HD F32 lse(const State& state, const Row&) const { return Online<L>::lse(state, 1); }
+};
+
+}  // namespace octet

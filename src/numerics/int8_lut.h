@@ -1,0 +1,75 @@
+// Scheme `int8_lut`: both products in INT8 and the exponential from a table (direct, linear or range-reduced,
+// of 2^table_bits segments). P is u8 against the running maximum and the row sum adds the codes.
+// Source: the LUT appendix. Specification: docs/numerics/int8_lut.md.
+#pragma once
+#include <cstdint>
+
+#include "numerics/exp_table.h"
+#include "numerics/scaled.h"
+
+namespace octet {
+
+/// The weight that stands for 1: the largest u8 code.
+inline constexpr float kLutUnit = 255.0f;
+
+template <class L>
+struct Int8LutScheme : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s8, VScale::at_fold}> {
+  using Base = ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s8, VScale::at_fold}>;
+  using typename Base::F32, typename Base::I32, typename Base::Key, typename Base::Row, typename Base::Score,
+      typename Base::State, typename Base::Step, typename Base::Sum, typename Base::View;
+  using Table = SchemeOptions::Table;
+
+  Table kind;
+  std::int32_t bits;   ///< log2 of the table's segments
+  const float* table;  ///< table_entries() numbers, the caller's
+
+  /// Numbers that the caller provides for the table, and what is in them.
+  static OCTET_HOST std::int64_t table_entries(const SchemeOptions& options) {
+    switch (options.table) {
+      case Table::direct:
+        return direct_table_entries(options.table_bits);
+      case Table::linear:
+        return linear_table_entries(options.table_bits);
+      default:
+        return range_table_entries(options.table_bits);
+    }
+  }
+  static OCTET_HOST void fill_table(const SchemeOptions& options, float* table) {
+    switch (options.table) {
+      case Table::direct:
+        return build_direct_table(table, options.table_bits);
+      case Table::linear:
+        return build_linear_table(table, options.table_bits);
+      default:
+        return build_range_table(table, options.table_bits);
+    }
+  }
+
+  static OCTET_HD Int8LutScheme prepare(const Prepare& p) {
+    return {{p.softmax_scale * kLog2E}, p.options.table, p.options.table_bits, p.table};
+  }
+  /// Rescaling has the accurate exponential: once a row and key block, not once a score.
+  OCTET_HD Step step(const State& state, Score peak, const View&) const {
+    return Online<L>::against_running_maximum(state, peak);
+  }
+  OCTET_HD F32 weight(Score score, const Step& step) const { return kLutUnit * look_up(step.origin - score); }
+  /// 0...255: no entry is above 1, and interpolation stays between two entries.
+  OCTET_HD I32 code(F32 weight) const { return L::nearest_i32(weight); }
+  OCTET_HD Sum mass(F32 /*weight*/, I32 code, const Key&) const { return L::to_f32(code); }
+  OCTET_HD F32 lse(const State& state, const Row&) const { return Online<L>::lse(state, kLutUnit); }
+
+ private:
+  /// 2^-distance, which is in octaves. The direct and the linear table are in nats, as the appendix has them.
+  OCTET_HD F32 look_up(F32 distance) const {
+    switch (kind) {
+      case Table::direct:
+        return direct_table_exp<L>(table, bits, distance * kLn2);
+      case Table::linear:
+        return linear_table_exp<L>(table, bits, distance * kLn2);
+      default:
+        return range_table_exp2<L>(table, bits, distance);
+    }
+  }
+};
+
+}  // namespace octet

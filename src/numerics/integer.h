@@ -1,0 +1,352 @@
+// Scheme `integer`: integers only between the quantised operands and the output codes, and the same bits
+// whatever the order, grouping or split of the key blocks. P is u8 against each key block's own maximum, the
+// exponential works in 16-bit lanes, the sums are exact. Specification, ranges and measurements:
+// docs/numerics/integer.md.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "base/hd.h"
+#include "numerics/contract.h"
+#include "numerics/integer_arith.h"
+#include "numerics/integer_bins.h"
+
+namespace octet {
+
+template <class L>
+struct IntegerScheme {
+  using One = typename L::Scalar;
+  using F32 = typename L::F32;
+  using I32 = typename L::I32;
+  using U16 = typename L::U16;
+  using I64 = typename L::I64;
+  using Acc = I32;
+  using PvAcc = I32;
+  using Score = I32;  ///< minus the distance to the block's largest accumulator, 2^-10 octave
+  using Sum = std::int64_t;
+  using Bias = I32;  ///< 2^-10 octave
+  using Out = integer::Bins<L>;
+  using OneOut = integer::Bins<One>;
+  using Merge = IntegerScheme;
+  using Wide = std::int64_t;  ///< an output before its row's scale is known: sign, exponent, 31-bit mantissa
+  static constexpr Operand kQk = Operand::s8, kP = Operand::u8, kV = Operand::s8;
+  static constexpr Output kOutput = Output::row_scale;
+  static constexpr bool kUsesRowPeak = true;
+  static constexpr bool kRowLanes = false;
+  static constexpr int kMassTerms = 16;  ///< of at most 32767 * 7936 each: less than 2^32 together
+
+  static constexpr std::int32_t kUnitBits = 10;  // z in 2^-10 octave: 64 octaves in 16 bits, 0.07 % a unit
+  static constexpr std::int32_t kGridBits =
+      6;  // references on a grid of 64 units: P keeps 255 codes up to 4 %
+  static constexpr std::int32_t kFar = 1 << 29;       // distances and biases saturate here: 2^19 octaves
+  static constexpr std::int32_t kVUnit = 16;          // V's scale is 2^e * 16 / multiplier
+  static constexpr std::int32_t kVLargest = 31 << 8;  // eight octaves below the block's largest scale
+  static constexpr std::int32_t kZeroBlock =
+      -200;  // V's exponent in a key block of zeros: below every other one
+
+  struct Row {
+    integer::Scaled octaves;  ///< q scale * softmax_scale * log2 e, 31 bits
+  };
+  struct Block {
+    integer::Scaled k;        ///< K's scale, 24 bits
+    std::int32_t v_exponent;  ///< least power of two >= V's largest scale in the block
+  };
+  struct Key {
+    I32 distance;    ///< log2 of multiplier / 16, 2^-10 octave: P carries V's scale
+    I32 multiplier;  ///< 2^v_exponent * 16 / V's scale, 16...7936: the row sum does not
+  };
+  struct Channel {
+    integer::Scaled
+        scale;  ///< V's scale where it does not vary along tokens, and the channel's exponent, 24 bits
+  };
+  struct View {
+    std::int32_t peak;         ///< largest visible accumulator
+    std::uint32_t multiplier;  ///< 2^16 M: octaves an accumulator unit, 16-bit mantissa
+    std::int32_t limit, half;
+    std::uint32_t right, left;  ///< shifts around M
+    std::int64_t position;      ///< of the largest accumulator, 2^-10 octave, absolute
+    std::int32_t v_exponent;
+  };
+  struct State {
+    std::int32_t out_top = integer::kNoBin, sum_top = integer::kNoBin;
+    integer::Bins<One> sum;
+  };
+  struct Step {
+    std::int32_t origin;  ///< score of weight 1
+    std::int32_t fold;    ///< 2^11 times the reference's fraction of an octave as a factor
+    integer::Place out, sum;
+  };
+  struct Ending {
+    std::int32_t exponent;        ///< of the row's largest output
+    std::int64_t reciprocal;      ///< of the row sum's mantissa, 31 bits
+    std::int32_t shift;           ///< from mantissa * reciprocal to codes, at that exponent
+    std::int32_t scale_exponent;  ///< the row's scale is 2^scale_exponent
+  };
+
+  integer::Scaled octaves;  ///< softmax_scale * log2 e, 24 bits
+
+  // --- Constants: from f32 scales, in integers.
+
+  static OCTET_HD IntegerScheme prepare(const Prepare& p) {
+    return {integer::split(p.softmax_scale * kLog2E)};
+  }
+  OCTET_HD Row row(float q_scale) const {
+    const integer::Scaled q = integer::split(q_scale);
+    return {integer::normalised(q.mantissa * octaves.mantissa, q.exponent + octaves.exponent, 31)};
+  }
+  /// v_largest: the largest of V's scales in the key block, seen by the row or not; 1 where they are not in
+  /// P.
+  OCTET_HD Block block(float k_scale, float v_largest = 1) const {
+    const integer::Scaled v = integer::split(v_largest);
+    const std::int32_t up = v.mantissa == 0x800000 ? 23 : 24;
+    return {integer::split(k_scale), v.mantissa == 0 ? kZeroBlock : v.exponent + up};
+  }
+  /// V's scales are 2^e * 16 / g with g in 16...31, up to eight octaves below the block's largest
+  /// (on_grid()).
+  OCTET_HD Key key(const KeyScales<L>& s, const Block& block) const {
+    Key keys{};
+    for (int lane = 0; lane < L::kWidth; ++lane) {
+      const OneKey one = one_key(L::get(s.v, lane), block);
+      L::put_i32(keys.distance, lane, one.distance);
+      L::put_i32(keys.multiplier, lane, one.multiplier);
+    }
+    return keys;
+  }
+  OCTET_HD Channel channel(const ChannelScales<One>& s) const {
+    const integer::Scaled v = integer::split(s.v);
+    return {{v.mantissa, v.exponent + s.exponent}};
+  }
+  /// Saturates: two keys whose biases differ by more than 2^20 octaves are that far apart and no farther.
+  OCTET_HD Bias bias(F32 b) const {
+    constexpr float kMost = static_cast<float>(kFar);
+    const F32 units = b * kLog2E * static_cast<float>(1 << kUnitBits);
+    return L::nearest_i32(L::max(L::min(units, kMost), -kMost));
+  }
+  /// Whether a scale of V's tokens or blocks is one that key() represents exactly.
+  static OCTET_HD bool on_grid(float v_scale) {
+    constexpr float kLargest = 0x1.fffffep127f;
+    if (!(v_scale >= 0 && v_scale <= kLargest)) return false;
+    const integer::Scaled v = integer::split(v_scale);
+    if (v.mantissa == 0) return true;
+    for (std::int32_t g = 16; g < 32; ++g) {
+      const integer::Scaled s = integer::split(16.0f / static_cast<float>(g));
+      if (s.mantissa == v.mantissa) return true;
+    }
+    return false;
+  }
+
+  // --- One row against one key block.
+
+  /// Whether a kernel may take the distances of the row's keys in 16 bits: no unit of an accumulator is as
+  /// much as 32 octaves, and nothing is shifted left. What then saturates at 65535 lies 32 octaves below the
+  /// largest accumulator, the nearest key at most 8, and weights end at 16: the bits are those of the wide
+  /// form.
+  static OCTET_HD bool fits_u16(const Row& row, const Block& block) {
+    return row.octaves.exponent + block.k.exponent + 55 + kUnitBits <= 0;
+  }
+  OCTET_HD View view(const Row& row, const Block& block, std::int32_t peak) const;
+  /// |bias - distance| <= 2^30 + 2^13.
+  OCTET_HD Score score(Acc acc, const View& v, const Key& key, Bias b) const {
+    const I32 r = L::min_i32(L::sub_i32(v.peak, acc), v.limit);
+    const I32 scaled = L::shl_i32(L::sra_i32(L::add_i32(r, v.half), v.right), v.left);
+    const I32 y = as_signed(L::mulhi_u32(as_unsigned(scaled), v.multiplier));
+    return L::sub_i32(L::sub_i32(b, y), key.distance);
+  }
+  OCTET_HD Step step(const State& state, std::int32_t peak, const View& view) const;
+  /// 2^((score - origin) / 1024) * 2^15, at most 32767.
+  OCTET_HD U16 weight(Score score, const Step& step) const {
+    return exp2_u16(L::to_u16_i32(L::sub_i32(step.origin, score)));
+  }
+  /// round(255 w / 2^15): 255 for w = 32767.
+  OCTET_HD I32 code(U16 weight) const { return L::widen_u16(L::mulhrs_u16(weight, 255)); }
+  OCTET_HD I32 mass(U16 weight, I32 /*code*/, const Key& key) const {
+    return L::mul_u15(L::widen_u16(weight), key.multiplier);
+  }
+  OCTET_HD Out& fold(Out& out, PvAcc pv, const Step& step, const Channel&) const {
+    out.move_down(step.out.moved);
+    out.add(step.out.slot, L::mul_wide(pv, step.fold << step.out.shift));
+    return out;
+  }
+  OCTET_HD State absorb(State state, const Step& step, Sum sum) const {
+    state.sum.move_down(step.sum.moved);
+    const std::int64_t mass = integer::shift_round(sum * step.fold, 12);
+    state.sum.add(step.sum.slot, mass << step.sum.shift);
+    state.sum_top = step.sum.top;
+    state.out_top = step.out.top;
+    return state;
+  }
+  /// The state of both sets of key blocks.
+  static OCTET_HD State merge(State a, const State& b) {
+    a.sum.merge(a.sum_top, b.sum, b.sum_top);
+    a.sum_top = a.sum_top > b.sum_top ? a.sum_top : b.sum_top;
+    a.out_top = a.out_top > b.out_top ? a.out_top : b.out_top;
+    return a;
+  }
+  /// The sums of both, in place; the states are those before merge().
+  static OCTET_HD void merge_out(Out& out, const State& state, const Out& other, const State& other_state) {
+    out.merge(state.out_top, other, other_state.out_top);
+  }
+
+  /// 2^(-z / 1024) * 2^15, at most 32767, within 0.31 % plus half a unit; continuous, never increasing, 0
+  /// from 16 octaves on.
+  static OCTET_HD U16 exp2_u16(U16 z) {
+    const U16 x = L::shl_u16(z, 16 - kUnitBits);  // fraction of an octave, 2^-16
+    const U16 slope = L::subs_u16(43900, L::mulhi_u16(11132, x));
+    const U16 mantissa = L::subs_u16(65534, L::mulhi_u16(x, slope));
+    return L::avg_u16(L::srlv_u16(mantissa, L::srl_u16(z, kUnitBits)), 0);  // rounds half of it
+  }
+
+  // --- The end of a row.
+
+  /// One channel of a lane's.
+  static OCTET_HD OneOut one_of(const Out& out, int lane) {
+    OneOut one;
+    for (int i = 0; i < integer::kBins; ++i) one.bin[i] = L::get_i64(out.bin[i], lane);
+    return one;
+  }
+  OCTET_HD Wide finish(const OneOut& out, const State& state, const Row& row, const Channel& channel) const;
+  OCTET_HD Ending ending(const State& state, const Row& row, Wide peak) const;
+  OCTET_HD std::int32_t output_code(Wide wide, const Ending& ending) const;
+  /// The row's scale as f32, 0 for a row of zeros; the only float of the end.
+  OCTET_HD float output_scale(const Ending& e) const {
+    return e.reciprocal == 0 ? 0.0f : std::ldexp(1.0f, e.scale_exponent);
+  }
+  OCTET_HD float lse(const State& state, const Row& row) const {
+    constexpr double kLn2Q24 = 0.693147180559945309417 / (1 << 24);
+    return static_cast<float>(static_cast<double>(log2_sum_q24(state, row)) * kLn2Q24);
+  }
+  /// log2 of the row's sum of exponentials, 2^-24 octave: 2^18 mass units stand for 1.
+  OCTET_HD std::int64_t log2_sum_q24(const State& state, const Row&) const {
+    return integer::log2_q24(state.sum.total()) +
+           (std::int64_t{integer::kBinOctaves * state.sum_top - 18} << 24);
+  }
+
+ private:
+  struct OneKey {
+    std::int32_t distance, multiplier;
+  };
+  static OCTET_HD OneKey one_key(float v_scale, const Block& block) {
+    if (block.v_exponent == kZeroBlock) return {0, kVUnit};
+    const integer::Scaled v = integer::split(v_scale);
+    const std::int32_t up = block.v_exponent + 4 - v.exponent;  // multiplier = 2^up / mantissa
+    std::int64_t multiplier = kVLargest;
+    if (v.mantissa != 0 && up < 40) {
+      // note: below 0 or below kVUnit only for scales of a caller's own that are no numbers, or above
+      // v_largest.
+      multiplier = up < 0 ? kVUnit : ((std::int64_t{1} << up) + v.mantissa / 2) / v.mantissa;
+      if (multiplier < kVUnit) multiplier = kVUnit;
+    }
+    if (multiplier > kVLargest) multiplier = kVLargest;
+    const std::int64_t octaves_q24 = integer::log2_q24(multiplier) - (std::int64_t{4} << 24);
+    return {static_cast<std::int32_t>(integer::shift_round(octaves_q24, 24 - kUnitBits)),
+            static_cast<std::int32_t>(multiplier)};
+  }
+  static constexpr std::int32_t kWideBits = 31, kWideBias = 1 << 20;
+  static OCTET_HD std::int64_t wide_mantissa(Wide size) { return size & ((Wide{1} << kWideBits) - 1); }
+  static OCTET_HD std::int32_t wide_exponent(Wide size) {
+    return static_cast<std::int32_t>(size >> kWideBits) - kWideBias;
+  }
+  static OCTET_HD std::int32_t fold_of(std::int32_t sixteenth);
+};
+
+// c = octaves an accumulator unit, as the product of a row's and a block's mantissa: p * 2^e with 55 bits.
+template <class L>
+OCTET_HD typename IntegerScheme<L>::View IntegerScheme<L>::view(const Row& row, const Block& block,
+                                                                std::int32_t peak) const {
+  const std::int64_t product = row.octaves.mantissa * block.k.mantissa;  // < 2^31 * 2^24
+  std::int32_t shift = -64;                                              // c * 2^10 = M * 2^(shift - 16)
+  std::int64_t p = product;
+  if (product != 0) {
+    const std::int32_t up = product < (std::int64_t{1} << 54) ? 1 : 0;
+    p = product << up;
+    shift = row.octaves.exponent + block.k.exponent - up + 55 + kUnitBits;
+  }
+  const std::int64_t rounded = integer::shift_round(p, 39);
+  const std::uint32_t m16 = static_cast<std::uint32_t>(rounded < 65535 ? rounded : 65535);
+  const std::int64_t m31 = integer::shift_round(p, 24);
+
+  View v{};
+  v.peak = peak;
+  v.multiplier = m16 << 16;
+  v.left = static_cast<std::uint32_t>(shift < 0 ? 0 : shift < 29 ? shift : 29);
+  v.limit = kFar >> v.left;
+  v.right = static_cast<std::uint32_t>(shift < -30 ? 30 : shift < 0 ? -shift : 0);
+  v.half = shift < 0 ? std::int32_t{1} << (v.right - 1) : 0;
+  // |peak * m31| < 2^22 * 2^31. Positions saturate at 2^30 octaves, as any accumulator but 0 does with more
+  // than 8 bits to the left.
+  constexpr std::int64_t kLimit = std::int64_t{1} << 40;
+  const std::int64_t position = shift > 39 ? peak * kLimit : integer::shift_round(peak * m31, 31 - shift);
+  v.position = position > kLimit ? kLimit : position < -kLimit ? -kLimit : position;
+  v.v_exponent = block.v_exponent;
+  return v;
+}
+
+// The reference is the block's largest score rounded up to a sixteenth of an octave: 16 * octave + sixteenth.
+template <class L>
+OCTET_HD typename IntegerScheme<L>::Step IntegerScheme<L>::step(const State& state, std::int32_t peak,
+                                                                const View& view) const {
+  const std::int64_t largest = view.position + peak;
+  const std::int64_t reference = -((-largest) >> kGridBits);
+  const std::int32_t octave = static_cast<std::int32_t>(reference >> 4);
+  Step s{};
+  s.origin = peak + static_cast<std::int32_t>((reference << kGridBits) - largest);
+  s.fold = fold_of(static_cast<std::int32_t>(reference & 15));
+  s.out = integer::place(state.out_top, octave + view.v_exponent);
+  s.sum = integer::place(state.sum_top, octave);
+  return s;
+}
+
+// round(2^11 * 2^(i / 16))
+template <class L>
+OCTET_HD std::int32_t IntegerScheme<L>::fold_of(std::int32_t i) {
+  constexpr std::int32_t kFold[16] = {2048, 2139, 2233, 2332, 2435, 2543, 2656, 2774,
+                                      2896, 3025, 3158, 3298, 3444, 3597, 3756, 3922};
+  return kFold[i];
+}
+
+template <class L>
+OCTET_HD typename IntegerScheme<L>::Wide IntegerScheme<L>::finish(const OneOut& out, const State&, const Row&,
+                                                                  const Channel& channel) const {
+  const std::int64_t total = out.total();
+  const integer::Scaled size = integer::normalised(integer::with_sign(total, total), 0, kWideBits);
+  constexpr std::int32_t kPowerBits =
+      23;  // of the mantissa of a power of two, which most channels' scales are
+  const integer::Scaled value =
+      channel.scale.mantissa == std::int64_t{1} << kPowerBits
+          ? integer::Scaled{size.mantissa, size.exponent + channel.scale.exponent + kPowerBits}
+          : integer::normalised(size.mantissa * channel.scale.mantissa,
+                                size.exponent + channel.scale.exponent, kWideBits);
+  if (value.mantissa == 0) return 0;
+  const Wide packed = (Wide{value.exponent + kWideBias} << kWideBits) | value.mantissa;
+  return integer::with_sign(packed, total);
+}
+
+// One integer division a row, none an output: codes are mantissas times the sum's reciprocal, shifted so that
+// the row's largest lies in 64...127.
+template <class L>
+OCTET_HD typename IntegerScheme<L>::Ending IntegerScheme<L>::ending(const State& state, const Row&,
+                                                                    Wide peak) const {
+  if (peak == 0) return {};
+  constexpr std::int64_t kUnit = 1157442765409226768;  // round(2^61 * 128 / 255): P's unit over the weights'
+  const integer::Scaled sum = integer::normalised(state.sum.total(), 0, kWideBits);
+  Ending e{};
+  e.exponent = wide_exponent(peak);
+  e.reciprocal = (kUnit + sum.mantissa / 2) / sum.mantissa;         // 2^29 < reciprocal < 2^31
+  const std::int64_t largest = wide_mantissa(peak) * e.reciprocal;  // 2^59 <= largest < 2^62
+  e.shift = integer::bit_length(static_cast<std::uint64_t>(largest)) - 7;
+  if (integer::shift_round(largest, e.shift) > 127) ++e.shift;  // rounding carried to 128
+  e.scale_exponent =
+      e.exponent - sum.exponent + integer::kBinOctaves * (state.out_top - state.sum_top) + e.shift - 61;
+  return e;
+}
+
+template <class L>
+OCTET_HD std::int32_t IntegerScheme<L>::output_code(Wide wide, const Ending& e) const {
+  const Wide size = integer::with_sign(wide, wide);
+  if (size == 0) return 0;
+  const std::int64_t product = wide_mantissa(size) * e.reciprocal;
+  const std::int64_t code = integer::shift_round(product, e.shift + e.exponent - wide_exponent(size));
+  return static_cast<std::int32_t>(integer::with_sign(code, wide));
+}
+
+}  // namespace octet

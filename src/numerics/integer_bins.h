@@ -1,0 +1,72 @@
+// Exact sums of value * 2^octave that do not depend on the order of their terms: the accumulators of the
+// scheme `integer`.
+//
+// Octaves are cut into bins of 16. A value is shifted left by octave mod 16 and added to its bin's 64-bit
+// accumulator; the three highest bins that have been seen are kept. When a higher one appears they move down,
+// and what falls out is lost, whenever it came: the result is the sum over the terms of the three highest
+// bins of all.
+#pragma once
+#include <cstdint>
+
+#include "base/hd.h"
+#include "numerics/integer_arith.h"
+
+namespace octet::integer {
+
+inline constexpr std::int32_t kBins =
+    3;  // with two, 64k flat keys across an unlucky edge lose everything below 17 octaves
+inline constexpr std::int32_t kBinOctaves =
+    16;  // 62 bits are 47 of a sum and 15 of its shift: docs/numerics/integer.md, ranges
+inline constexpr std::int32_t kNoBin = -(1 << 28);  // number of the highest bin before anything was added
+
+/// Where a term goes: the number of the highest bin from now on, how far the bins move down, the term's bin
+/// (kBins or more: too low to count), and its shift.
+struct Place {
+  std::int32_t top;
+  std::int32_t moved;
+  std::int32_t slot;
+  std::int32_t shift;
+};
+
+/// |octave| < 2^31.
+OCTET_HD Place place(std::int32_t top, std::int32_t octave) {
+  const std::int32_t number = octave >> 4;
+  const std::int32_t highest = number > top ? number : top;
+  return {highest, highest - top, highest - number, octave & (kBinOctaves - 1)};
+}
+
+/// Three accumulators; bin 0 is the highest. I64 is one number or a vector lane of them.
+template <class L>
+struct Bins {
+  using I64 = typename L::I64;
+  I64 bin[kBins] = {};
+
+  OCTET_HD void move_down(std::int32_t bins) {
+    for (; bins > 0; bins = bins > kBins ? kBins - 1 : bins - 1) {
+      for (int i = kBins - 1; i > 0; --i) bin[i] = bin[i - 1];
+      bin[0] = I64{};
+    }
+  }
+  OCTET_HD void add(std::int32_t slot, I64 term) {
+    // A branch a bin, and not a choice of values: the slot is one for all channels of a row, and what is not
+    // changed need not be written.
+    for (int i = 0; i < kBins; ++i) {
+      if (i == slot) bin[i] = L::add_i64(bin[i], term);
+    }
+  }
+  /// The sum in units of bin 0.
+  OCTET_HD std::int64_t total() const {
+    static_assert(sizeof(I64) == 8, "one number: Bins of plain lanes");
+    return bin[0] + shift_round(bin[1], kBinOctaves) + shift_round(bin[2], 2 * kBinOctaves);
+  }
+  /// Adds the bins of another set of terms; `top` and `other_top` are the numbers of the two highest bins.
+  /// Associative and commutative: split keys, several devices.
+  OCTET_HD void merge(std::int32_t top, Bins other, std::int32_t other_top) {
+    const std::int32_t highest = top > other_top ? top : other_top;
+    move_down(highest - top);
+    other.move_down(highest - other_top);
+    for (int i = 0; i < kBins; ++i) bin[i] = L::add_i64(bin[i], other.bin[i]);
+  }
+};
+
+}  // namespace octet::integer

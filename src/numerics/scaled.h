@@ -1,0 +1,122 @@
+// What the schemes on scaled codes share: scores from scales, the fold of a key block, the end of a row. A
+// scheme adds prepare(), step() (where P's reference is), weight() and code() (exponential and format of P),
+// mass() (what the row sum adds) and lse().
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+#include "base/bits.h"
+#include "base/hd.h"
+#include "numerics/contract.h"
+#include "numerics/online.h"
+
+namespace octet {
+
+/// Where V's scale enters when it varies along tokens and not along channels.
+enum class VScale : std::int32_t {
+  at_fold,  ///< as a factor of the key block's sums: it must be constant inside a key block
+  in_p,     ///< in P, before P is rounded, one of each key's own; the row sum takes it out again
+};
+
+/// The operand formats of a scheme.
+struct Formats {
+  Operand qk, p, v;
+  VScale v_scale;
+};
+
+/// Constants of a key where P does not carry V's scale.
+template <class F32>
+struct PlainKey {
+  F32 scale;  ///< k scale
+};
+
+/// Constants of a key where it does.
+template <class F32>
+struct WeightedKey {
+  F32 scale;   ///< k scale
+  F32 log2_v;  ///< log2 of V's token scale: P carries it
+  F32 rv;      ///< its reciprocal: the row sum does not
+};
+
+template <class L, Formats kFormats>
+struct ScaledOperands {
+  using F32 = typename L::F32;
+  using I32 = typename L::I32;
+  using Acc = std::conditional_t<kFormats.qk == Operand::f32, F32, I32>;
+  using PvAcc = std::conditional_t<kFormats.v == Operand::f32, F32, I32>;
+  using Score = F32;
+  using Sum = F32;
+  using Out = F32;
+  using Bias = F32;
+  using State = typename Online<L>::State;
+  using Step = typename Online<L>::Step;
+  static constexpr Operand kQk = kFormats.qk, kP = kFormats.p, kV = kFormats.v;
+  static constexpr bool kVInP = kFormats.v_scale == VScale::in_p;
+  static constexpr Output kOutput = Output::values;
+  static constexpr bool kUsesRowPeak = false;
+  static constexpr bool kRowLanes = true;
+
+  struct Row {
+    F32 octaves;  ///< q scale * softmax_scale * log2 e
+  };
+  using Key = std::conditional_t<kVInP, WeightedKey<F32>, PlainKey<F32>>;
+  struct Block {};
+  using View = Row;
+  struct Channel {
+    F32 scale;  ///< V's scale * 2^exponent
+  };
+
+  /// The least V scale that P carries. The row sum holds 1 / scale times up to 2^8 a key, which stays finite
+  /// to 2^23 keys; a smaller scale (|V| < 1.6e-27) is taken for this one, an error below 127 * 2^-96 in V.
+  static constexpr float kLeastV = power_of_two(-96);
+
+  float octaves;  ///< softmax_scale * log2 e
+
+  OCTET_HD Row row(F32 q_scale) const { return {q_scale * octaves}; }
+  OCTET_HD Block block(float /*k_scale*/) const { return {}; }
+  /// A key in a block of zero V has V scale 0: any finite stand-in gives the same output, 0.
+  OCTET_HD Key key(const KeyScales<L>& s, const Block&) const {
+    if constexpr (kVInP) {
+      const F32 v = L::select(s.v > 0.0f, L::max(s.v, kLeastV), L::broadcast(1));
+      return {s.k, log2_poly(v), 1.0f / v};
+    } else {
+      return {s.k};
+    }
+  }
+  OCTET_HD Channel channel(const ChannelScales<L>& s) const { return {s.v * power_of_two(s.exponent)}; }
+  OCTET_HD Bias bias(F32 b) const { return b * kLog2E; }
+
+  OCTET_HD View view(const Row& row, const Block&, Acc /*row_peak*/) const { return row; }
+  /// Integer |acc| <= 127 * 127 * 256 < 2^22, exact in f32. The scales are multiplied first: their product
+  /// leaves f32's range only where the score does.
+  OCTET_HD Score score(Acc acc, const View& row, const Key& key, Bias b) const {
+    const F32 octaves_off_zero = number(acc) * (key.scale * row.octaves) + b;
+    if constexpr (kVInP)
+      return octaves_off_zero + key.log2_v;
+    else
+      return octaves_off_zero;
+  }
+
+  /// The channel's scale is 1 unless V's scales vary along key blocks and P does not carry them. Integer |pv|
+  /// <= 255 * 127 * key block: below 2^24, so exact in f32, up to key blocks of 512.
+  OCTET_HD Out& fold(Out& out, PvAcc pv, const Step& step, const Channel& channel) const {
+    return out = Online<L>::fold(out, number(pv) * channel.scale, step);
+  }
+  OCTET_HD State absorb(const State& state, const Step& step, Sum sum) const {
+    return Online<L>::absorb(state, step, sum);
+  }
+  OCTET_HD F32 finish(Out out, const State& state, const Row&, const Channel& channel) const {
+    return out / state.sum * channel.scale;
+  }
+
+ private:
+  template <class A>
+  static OCTET_HD F32 number(A acc) {
+    if constexpr (std::is_same_v<A, F32>)
+      return acc;
+    else
+      return L::to_f32(acc);
+  }
+};
+
+}  // namespace octet

@@ -1,0 +1,121 @@
+#include "quant/codes.h"
+
+#include <bit>
+
+#include "numerics/formats.h"
+#include "quant/rows.h"
+
+namespace octet::quant {
+namespace {
+
+// Adding 1.5 * 2^23 leaves a float whose last place is 1, so the adder rounds to nearest even and the low
+// bits of the sum are the integer in two's complement. Exact for |x| < 2^22; vectorises with SSE2, std::rint
+// does not.
+constexpr float kRoundToInteger = 12582912.0f;
+
+// The code nearest to value, in [-limit, limit]. Clamps the magnitude's bits, which order like the values do:
+// compilers vectorise integer selects, but not float ones, whose comparisons might trap.
+std::int32_t nearest_code(float value, float limit) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const auto size = static_cast<std::int32_t>(bits & kAbsMask);
+  const auto most = std::bit_cast<std::int32_t>(limit);
+  const std::uint32_t clamped = static_cast<std::uint32_t>(size < most ? size : most) | (bits & ~kAbsMask);
+  return std::bit_cast<std::int32_t>(std::bit_cast<float>(clamped) + kRoundToInteger) -
+         std::bit_cast<std::int32_t>(kRoundToInteger);
+}
+
+void write_s8(std::int8_t* to, const float* values, std::int64_t channels) {
+  for (std::int64_t c = 0; c < channels; ++c) {
+    to[c] = static_cast<std::int8_t>(nearest_code(values[c], 127.0f));
+  }
+}
+
+void write_s4(std::uint8_t* to, const float* values, std::int64_t channels) {
+  for (std::int64_t c = 0; c < channels; c += 2) {
+    const auto low = static_cast<std::int8_t>(nearest_code(values[c], 7.0f));
+    const float next = c + 1 < channels ? values[c + 1] : 0.0f;
+    to[c / 2] = s4_pack(low, static_cast<std::int8_t>(nearest_code(next, 7.0f)));
+  }
+}
+
+template <class Stored, class Convert>
+void convert_row(Stored* to, const float* values, std::int64_t channels, Convert convert) {
+  for (std::int64_t c = 0; c < channels; ++c) to[c] = convert(values[c]);
+}
+
+}  // namespace
+
+bool has_scales(DType format) { return largest_code_of(format) > 0; }
+
+bool is_integer(DType format) { return format == DType::s8 || format == DType::s4; }
+
+float largest_code_of(DType format) {
+  switch (format) {
+    case DType::s8:
+      return 127;
+    case DType::s4:
+      return 7;
+    case DType::e4m3:
+      return kE4M3Max;
+    case DType::e5m2:
+      return kE5M2Max;
+    default:
+      return 0;
+  }
+}
+
+void write_codes(const TensorView& codes, std::int64_t b, std::int64_t h, std::int64_t t, const float* values,
+                 std::int64_t channels) {
+  const std::int64_t offset = row_offset(codes, b, h, t);
+  switch (codes.dtype) {
+    case DType::s8:
+      return write_s8(static_cast<std::int8_t*>(codes.data) + offset, values, channels);
+    case DType::s4:
+      return write_s4(static_cast<std::uint8_t*>(codes.data) + offset / 2, values, channels);
+    case DType::e4m3:
+      return convert_row(static_cast<std::uint8_t*>(codes.data) + offset, values, channels, e4m3_from_f32);
+    case DType::e5m2:
+      return convert_row(static_cast<std::uint8_t*>(codes.data) + offset, values, channels, e5m2_from_f32);
+    case DType::f16:
+      return convert_row(static_cast<std::uint16_t*>(codes.data) + offset, values, channels, f16_from_f32);
+    case DType::bf16:
+      return convert_row(static_cast<std::uint16_t*>(codes.data) + offset, values, channels, bf16_from_f32);
+    case DType::f64:
+      return convert_row(static_cast<double*>(codes.data) + offset, values, channels,
+                         [](float v) { return static_cast<double>(v); });
+    default:
+      return convert_row(static_cast<float*>(codes.data) + offset, values, channels,
+                         [](float v) { return v; });
+  }
+}
+
+void read_codes(const TensorView& codes, std::int64_t b, std::int64_t h, std::int64_t t, float* values) {
+  const std::int64_t dim = codes.shape[3];
+  const std::int64_t offset = row_offset(codes, b, h, t);
+  switch (codes.dtype) {
+    case DType::s8: {
+      const auto* from = static_cast<const std::int8_t*>(codes.data) + offset;
+      for (std::int64_t c = 0; c < dim; ++c) values[c] = from[c];
+      return;
+    }
+    case DType::s4: {
+      const auto* from = static_cast<const std::uint8_t*>(codes.data) + offset / 2;
+      for (std::int64_t c = 0; c < dim; ++c) values[c] = c % 2 ? s4_high(from[c / 2]) : s4_low(from[c / 2]);
+      return;
+    }
+    case DType::e4m3: {
+      const auto* from = static_cast<const std::uint8_t*>(codes.data) + offset;
+      for (std::int64_t c = 0; c < dim; ++c) values[c] = f32_from_e4m3(from[c]);
+      return;
+    }
+    case DType::e5m2: {
+      const auto* from = static_cast<const std::uint8_t*>(codes.data) + offset;
+      for (std::int64_t c = 0; c < dim; ++c) values[c] = f32_from_e5m2(from[c]);
+      return;
+    }
+    default:
+      return load_row(codes, b, h, t, values);
+  }
+}
+
+}  // namespace octet::quant

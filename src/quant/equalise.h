@@ -1,0 +1,50 @@
+// Equalisation of V: channels times powers of two, so that a channel of small norm uses its codes too. Exact:
+// the epilogue multiplies the output's channels back.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "quant/row_kernels.h"
+#include "quant/tree.h"
+
+namespace octet::quant {
+
+/// Exponents lie in [-64, 0]: a channel 2^-64 below the largest keeps its norm; nothing of it would be left
+/// in an f32 sum with the largest.
+inline constexpr int kSmallestChannelExponent = -64;
+
+/// Collects the channel norms of one sequence of one head, in two passes, and turns them into exponents.
+///
+/// With r_c the root mean square of channel c over the tokens and r the largest of them, the exponent e_c is
+/// the largest integer with 2^e_c * r <= r_c, so that every r_c / 2^e_c lies in [r, 2r): norms within a
+/// factor of 2. The reference is the largest channel, not a mean, because a maximum has no order of
+/// summation, zero channels do not disturb it, and multiplying V by a power of two leaves the exponents
+/// alone. A zero channel has exponent 0; exponents are at least -64, and at least so large that no element
+/// leaves the finite range.
+///
+/// Arithmetic (f32, correctly rounded): k_c = max(floor(log2 amax_c), -126); S_c = sum over tokens of
+/// (x * 2^-k_c)^2 in TreeSum's order; n_c = sqrt(S_c) * 2^k_c, kept as mantissa and exponent and compared in
+/// integers. The scaling keeps every square in [0, 4). NaN and Inf count as zero.
+class ChannelNorms {
+ public:
+  explicit ChannelNorms(std::int64_t channels);
+
+  /// First pass, every token. Whether all of the rows' elements are finite.
+  bool measure(const FloatRows& rows);
+  void begin_squares();                ///< between the passes
+  void square(const FloatRows& rows);  ///< second pass, every token, in order
+  bool measure(const float* row) { return measure(one(row)); }
+  void square(const float* row) { square(one(row)); }
+  /// exponent[c] after both passes.
+  void exponents(std::int32_t* exponent);
+
+ private:
+  FloatRows one(const float* row) const;
+
+  const RowKernels& kernels_;
+  std::vector<std::uint32_t> largest_;          // [channel]: bits of the largest finite |x|
+  std::vector<float> amax_, factor_, scratch_;  // amax_: the same as numbers, from begin_squares() on
+  TreeSum squares_;
+};
+
+}  // namespace octet::quant

@@ -1,0 +1,359 @@
+// A plain tensor to codes: one unit of work is one sequence of one head, and no unit looks at another, except
+// through the one scale of Granularity::tensor.
+#include "quant/quantize.h"
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/parallel.h"
+#include "base/try.h"
+#include "quant/check.h"
+#include "quant/codes.h"
+#include "quant/equalise.h"
+#include "quant/rows.h"
+#include "quant/scales.h"
+#include "quant/transform.h"
+
+namespace octet::quant {
+namespace {
+
+struct Job {
+  const TensorView& x;
+  const Sequences& sequences;
+  const OperandRecipe& recipe;
+  const QuantizedTensor& out;
+
+  std::int64_t heads() const { return x.shape[1]; }
+  std::int64_t units() const { return sequences.count * heads(); }
+};
+
+struct Unit {
+  std::int64_t sequence;
+  RowReader rows;
+};
+
+Unit make_unit(const Job& job, std::int64_t index) {
+  const std::int64_t s = index / job.heads(), h = index % job.heads();
+  const TokenRange range{job.sequences.batch(s), h, job.sequences.begin(s), job.sequences.length(s)};
+  return {s, RowReader(job.x, range, job.recipe)};
+}
+
+template <class T>
+T* element(const TensorView& x, std::int64_t b, std::int64_t h, std::int64_t t) {
+  return static_cast<T*>(x.data) + row_offset(x, b, h, t);
+}
+
+// Row of a [batch, head, sequence or 1, dim] tensor (mean, channel_exponent) that belongs to a unit.
+template <class T>
+T* unit_row(const Job& job, const Unit& unit, const TensorView& x) {
+  const TokenRange& range = unit.rows.range();
+  return element<T>(x, range.b, range.h, job.sequences.cu_seqlens ? unit.sequence : 0);
+}
+
+// Finds the shift, writes it to out.mean.
+void smooth(const Job& job, Unit& unit) {
+  if (job.recipe.smooth == Smooth::none) return;
+  float* mean = unit_row<float>(job, unit, job.out.mean);
+  if (job.recipe.smooth == Smooth::mean) {
+    token_mean(job.x, unit.rows.range(), mean);
+  } else {
+    anchor_shift(job.x, unit.rows.range(), job.recipe.anchor, mean);
+  }
+  unit.rows.set_shift(mean);
+}
+
+/// Whether rows are read as they are, or with NaN and Inf confined to what they spoil.
+enum class View { unchecked, confined };
+
+FloatRows view(RowReader& rows, View how, std::int64_t first, std::int64_t count) {
+  if (how == View::unchecked) return rows.look(first, count);
+  rows.read(first, count);
+  return rows.rows();
+}
+
+// body(first, count) for tokens [begin, end), as many at once as `step` and the reader take.
+template <class Body>
+void for_tokens(const RowReader& rows, std::int64_t begin, std::int64_t end, std::int64_t step, Body&& body) {
+  step = std::min(step, rows.capacity());
+  for (std::int64_t t = begin; t < end; t += step) body(t, std::min(step, end - t));
+}
+
+// Exponents of the channels; false where rows read unchecked hold NaN or Inf.
+bool find_exponents(RowReader& rows, View how, std::int32_t* exponent) {
+  constexpr std::int64_t kRows = 64;  // of 64 channels fit the first-level cache
+  const std::int64_t length = rows.range().length;
+  ChannelNorms norms(rows.channels());
+  bool finite = true;
+  for_tokens(rows, 0, length, kRows, [&](std::int64_t first, std::int64_t count) {
+    finite &= norms.measure(view(rows, how, first, count));
+  });
+  if (!finite && how == View::unchecked) return false;
+  norms.begin_squares();
+  for_tokens(rows, 0, length, kRows,
+             [&](std::int64_t first, std::int64_t count) { norms.square(view(rows, how, first, count)); });
+  norms.exponents(exponent);
+  return true;
+}
+
+// Finds the exponents of the shifted and rotated channels, writes them to out.channel_exponent.
+void equalise(const Job& job, Unit& unit) {
+  if (job.recipe.equalise == Equalise::off) return;
+  auto* exponent = unit_row<std::int32_t>(job, unit, job.out.channel_exponent);
+  if (!find_exponents(unit.rows, View::unchecked, exponent))
+    find_exponents(unit.rows, View::confined, exponent);
+  unit.rows.set_exponents(exponent);
+}
+
+// Scale groups of one unit: along tokens, and whether each channel has its own.
+struct Groups {
+  std::int64_t tokens;  // a group, 0: all
+  std::int64_t length;  // of the sequence
+  std::int64_t channels;
+
+  std::int64_t count() const { return tokens == 0 ? 1 : (length + tokens - 1) / tokens; }
+  std::int64_t begin(std::int64_t g) const { return g * tokens; }
+  std::int64_t end(std::int64_t g) const { return tokens == 0 ? length : std::min(length, (g + 1) * tokens); }
+};
+
+Groups groups_of(const Job& job, const Unit& unit) {
+  return {job.out.tokens_per_scale, unit.rows.range().length,
+          job.out.channels_per_scale == 0 ? 1 : unit.rows.channels()};
+}
+
+// amax[c] of the finite elements of tokens [begin, end): one value, or one a channel.
+void measure(const Job& job, RowReader& rows, std::int64_t begin, std::int64_t end,
+             std::vector<float>& amax) {
+  std::fill(amax.begin(), amax.end(), job.recipe.shared_amax);
+  if (job.recipe.shared_amax > 0) return;
+  const bool by_channel = job.out.channels_per_scale > 0;
+  std::vector<std::uint32_t> bits(by_channel ? amax.size() : 0);
+  for_tokens(rows, begin, end, rows.capacity(), [&](std::int64_t first, std::int64_t count) {
+    rows.read(first, count);
+    if (by_channel) {
+      rows.kernels().channel_largest(rows.rows(), bits.data());
+    } else {
+      for (std::int64_t r = 0; r < count; ++r) amax[0] = std::max(amax[0], rows.amax(r));
+    }
+  });
+  for (std::size_t c = 0; c < bits.size(); ++c) amax[c] = std::bit_cast<float>(bits[c]);
+}
+
+float scale_of(const Job& job, float amax) {
+  return group_scale(amax, 0, job.recipe.rule, job.recipe.largest_code).scale;
+}
+
+// Codes of rows that were read; rscale: one a row or, where channels have scales of their own, one a channel.
+void write_rows(const Job& job, const RowReader& rows, std::int64_t first, const float* rscale) {
+  const TensorView& codes = job.out.codes;
+  const TokenRange& range = rows.range();
+  const FloatRows x = rows.rows();
+  const bool by_channel = job.out.channels_per_scale > 0;
+  if (codes.dtype == DType::s8) {
+    auto* to = element<std::int8_t>(codes, range.b, range.h, range.begin + first);
+    const auto encode = by_channel ? rows.kernels().codes_by_channel : rows.kernels().codes;
+    return encode(x, rscale, to, codes.stride[2]);
+  }
+  std::vector<float> scaled(static_cast<std::size_t>(x.channels));
+  for (std::int64_t r = 0; r < x.count; ++r) {
+    for (std::size_t c = 0; c < scaled.size(); ++c)
+      scaled[c] = x.row(r)[c] * rscale[by_channel ? static_cast<std::int64_t>(c) : r];
+    write_codes(codes, range.b, range.h, range.begin + first + r, scaled.data(), x.channels);
+  }
+}
+
+void convert(const Job& job, RowReader& rows) {
+  const TokenRange& range = rows.range();
+  for_tokens(rows, 0, range.length, rows.capacity(), [&](std::int64_t first, std::int64_t count) {
+    rows.read(first, count);
+    for (std::int64_t r = 0; r < count; ++r)
+      write_codes(job.out.codes, range.b, range.h, range.begin + first + r, rows.row(r), rows.channels());
+  });
+}
+
+// Codes of tokens [begin, end), whose channels share rscale or have one each.
+void write_group(const Job& job, RowReader& rows, std::int64_t begin, std::int64_t end,
+                 const std::vector<float>& rscale) {
+  std::vector<float> of_rows;
+  if (job.out.channels_per_scale == 0) of_rows.assign(static_cast<std::size_t>(rows.capacity()), rscale[0]);
+  for_tokens(rows, begin, end, rows.capacity(), [&](std::int64_t first, std::int64_t count) {
+    rows.read(first, count);
+    write_rows(job, rows, first, of_rows.empty() ? rscale.data() : of_rows.data());
+  });
+}
+
+// Scales of tokens, each with its amax, that share a floor.
+void token_scales(const Job& job, const RowKernels& kernels, float floor, const std::vector<float>& amax,
+                  std::vector<float>& scale, std::vector<float>& rscale) {
+  const OperandRecipe& recipe = job.recipe;
+  if (recipe.rule == ScaleRule::nearest) {
+    return kernels.nearest_scales(amax.data(), static_cast<std::int64_t>(amax.size()), floor,
+                                  recipe.largest_code, scale.data(), rscale.data());
+  }
+  for (std::size_t i = 0; i < amax.size(); ++i) {
+    const Scale s = group_scale(amax[i], floor, recipe.rule, recipe.largest_code);
+    scale[i] = s.scale, rscale[i] = s.rscale;
+  }
+}
+
+// Scales and codes where each token has a scale of its own. Tokens of a key block go together where its
+// largest scale is their floor, else as many as stay in the first-level cache from amax to codes.
+void encode_tokens(const Job& job, Unit& unit) {
+  constexpr std::int64_t kRows = 32;
+  const OperandRecipe& recipe = job.recipe;
+  RowReader& rows = unit.rows;
+  const std::int64_t length = rows.range().length;
+  const std::int64_t step = recipe.block_floor_octaves > 0 ? recipe.block : kRows;
+  float head_floor = 0;
+  std::vector<float> one(1), amax, scale, rscale;
+  if (recipe.head_floor_octaves > 0) {
+    measure(job, rows, 0, length, one);
+    head_floor = scale_floor(scale_of(job, one[0]), recipe.head_floor_octaves);
+  }
+  const std::int64_t first_group = job.sequences.first_group(unit.sequence, 1);
+  for (std::int64_t begin = 0; begin < length; begin += std::min(step, length - begin)) {
+    const std::int64_t end = begin + std::min(step, length - begin);
+    amax.assign(static_cast<std::size_t>(end - begin), recipe.shared_amax);
+    scale.resize(amax.size());
+    rscale.resize(amax.size());
+    if (recipe.shared_amax == 0) {
+      for_tokens(rows, begin, end, step, [&](std::int64_t first, std::int64_t count) {
+        rows.read(first, count);
+        for (std::int64_t r = 0; r < count; ++r)
+          amax[static_cast<std::size_t>(first - begin + r)] = rows.amax(r);
+      });
+    }
+    // A larger amax has no smaller scale, so the largest scale is that of the largest amax.
+    const float largest = *std::max_element(amax.begin(), amax.end());
+    const float floor = std::max(head_floor, scale_floor(scale_of(job, largest), recipe.block_floor_octaves));
+    token_scales(job, rows.kernels(), floor, amax, scale, rscale);
+    float* to = element<float>(job.out.scales, rows.range().b, rows.range().h, first_group + begin);
+    for (std::size_t i = 0; i < scale.size(); ++i)
+      to[static_cast<std::int64_t>(i) * job.out.scales.stride[2]] = scale[i];
+    for_tokens(rows, begin, end, step, [&](std::int64_t first, std::int64_t count) {
+      rows.read(first, count);
+      write_rows(job, rows, first, rscale.data() + (first - begin));
+    });
+  }
+}
+
+// The floor of every block's scale: a scale of the whole head, or one a channel, is its own reference.
+float block_floor(const Job& job, RowReader& rows) {
+  if (job.recipe.granularity != Granularity::block || job.recipe.head_floor_octaves == 0) return 0;
+  std::vector<float> amax(1);
+  measure(job, rows, 0, rows.range().length, amax);
+  return scale_floor(scale_of(job, amax[0]), job.recipe.head_floor_octaves);
+}
+
+// Scales and codes of one unit. `shared`: the scale of Granularity::tensor, which is stored already.
+void encode(const Job& job, Unit& unit, const Scale* shared) {
+  RowReader& rows = unit.rows;
+  if (!has_scales(job.recipe.format)) return convert(job, rows);
+  if (shared) return write_group(job, rows, 0, rows.range().length, {shared->rscale});
+  if (job.recipe.granularity == Granularity::token) return encode_tokens(job, unit);
+
+  const Groups groups = groups_of(job, unit);
+  const float floor = block_floor(job, rows);
+  const std::int64_t first = job.sequences.first_group(unit.sequence, groups.tokens);
+  std::vector<float> amax(static_cast<std::size_t>(groups.channels)), rscale(amax.size());
+  for (std::int64_t g = 0; g < groups.count(); ++g) {
+    measure(job, rows, groups.begin(g), groups.end(g), amax);
+    float* scales = element<float>(job.out.scales, rows.range().b, rows.range().h, first + g);
+    for (std::size_t c = 0; c < amax.size(); ++c) {
+      const Scale s = group_scale(amax[c], floor, job.recipe.rule, job.recipe.largest_code);
+      scales[static_cast<std::int64_t>(c) * job.out.scales.stride[3]] = s.scale;
+      rscale[c] = s.rscale;
+    }
+    write_group(job, rows, groups.begin(g), groups.end(g), rscale);
+  }
+}
+
+// What units report: the first bad element of each, and whether memory ran out.
+struct Findings {
+  std::vector<BadElement> bad;
+  std::atomic<bool> out_of_memory{false};
+};
+
+template <class Body>
+void for_each_unit(const Job& job, const ParallelFor& parallel_for, Findings& findings, Body&& body) {
+  for_each_parallel(parallel_for, job.units(), [&](std::int64_t i) {
+    try {
+      Unit unit = make_unit(job, i);
+      smooth(job, unit);
+      equalise(job, unit);
+      body(i, unit);
+      findings.bad[static_cast<std::size_t>(i)] = unit.rows.bad();
+    } catch (const std::bad_alloc&) {
+      findings.out_of_memory = true;
+    }
+  });
+}
+
+// The one scale of the whole tensor, stored.
+Scale tensor_scale(const Job& job, const ParallelFor& parallel_for, Findings& findings) {
+  float amax = job.recipe.shared_amax;
+  if (amax == 0) {
+    std::vector<float> unit_amax(static_cast<std::size_t>(job.units()));
+    for_each_unit(job, parallel_for, findings, [&](std::int64_t i, Unit& unit) {
+      std::vector<float> one(1);
+      measure(job, unit.rows, 0, unit.rows.range().length, one);
+      unit_amax[static_cast<std::size_t>(i)] = one[0];
+    });
+    for (const float a : unit_amax) amax = std::max(amax, a);
+  }
+  const Scale scale = group_scale(amax, 0, job.recipe.rule, job.recipe.largest_code);
+  *static_cast<float*>(job.out.scales.data) = scale.scale;
+  return scale;
+}
+
+Status report(const Job& job, const Findings& findings) {
+  if (findings.out_of_memory) {
+    return {Code::out_of_memory, "no memory for the quantiser's scratch of a few rows a thread; free some"};
+  }
+  for (std::size_t i = 0; i < findings.bad.size(); ++i) {
+    const BadElement& bad = findings.bad[i];
+    if (bad.token < 0) continue;
+    const auto unit = static_cast<std::int64_t>(i);
+    const std::string place = "element (batch " + std::to_string(job.sequences.batch(unit / job.heads())) +
+                              ", head " + std::to_string(unit % job.heads()) + ", token " +
+                              std::to_string(bad.token) + ", channel " + std::to_string(bad.channel) +
+                              ") is " + std::to_string(bad.value);
+    if (is_finite(bad.value)) {
+      return {Code::non_finite, place +
+                                    " and leaves the range of f32 when it is smoothed or rotated, which need "
+                                    "|x| <= 2^120; scale the operand down or switch both off"};
+    }
+    return {
+        Code::non_finite,
+        place + ", but integer codes need finite values; mend the input or choose a floating-point scheme"};
+  }
+  return {};
+}
+
+}  // namespace
+
+Status quantize(const TensorView& x, const Sequences& sequences, const OperandRecipe& recipe,
+                const QuantizedTensor& out, const ParallelFor& parallel_for) {
+  OCTET_TRY(check_quantize(x, sequences, recipe, out));
+  if (x.shape[2] == 0) return {};
+  const Job job{x, sequences, recipe, out};
+  try {
+    Findings findings;
+    findings.bad.resize(static_cast<std::size_t>(job.units()));
+    if (recipe.granularity == Granularity::tensor && has_scales(recipe.format)) {
+      const Scale shared = tensor_scale(job, parallel_for, findings);
+      for_each_unit(job, parallel_for, findings,
+                    [&](std::int64_t, Unit& unit) { encode(job, unit, &shared); });
+    } else {
+      for_each_unit(job, parallel_for, findings,
+                    [&](std::int64_t, Unit& unit) { encode(job, unit, nullptr); });
+    }
+    return report(job, findings);
+  } catch (const std::bad_alloc&) {
+    return {Code::out_of_memory, "no memory for the quantiser's list of sequences and heads; free some"};
+  }
+}
+
+}  // namespace octet::quant

@@ -1,0 +1,68 @@
+// What the quantiser does to rows of numbers, as one table of functions an instruction set. All give the same
+// bits.
+#pragma once
+#include <cstdint>
+
+#include "base/hd.h"
+#include "octet/types.hpp"
+
+namespace octet::quant {
+
+/// `count` rows of f32, f16 or bf16, `stride` elements apart, the channels of each one after the other.
+struct Rows {
+  const void* data;
+  DType dtype;
+  std::int64_t stride, count, channels;
+};
+
+/// The same of floats.
+struct FloatRows {
+  const float* data;
+  std::int64_t stride, count, channels;
+
+  OCTET_HOST const float* row(std::int64_t r) const { return data + r * stride; }
+};
+
+/// Where rows of floats are written.
+struct RowSpace {
+  float* data;
+  std::int64_t stride, channels;
+};
+
+/// What is done to each element on its way to codes; docs/numerics/quantisation.md has the order.
+struct RowSteps {
+  const float* shift = nullptr;   ///< [channel]: taken off; null: nothing is
+  const float* factor = nullptr;  ///< [channel]: multiplied by; null: 1
+  std::int64_t hadamard = 0;      ///< channels of a block of the butterfly that follows; 0: none
+};
+
+struct RowKernels {
+  /// Rows with the steps done to them; with a butterfly, out may have more channels, which are zeros before
+  /// it. largest[row]: the largest |x| of the results as bits, which order like the values do; above those of
+  /// Inf where one is NaN. x may be out's memory.
+  void (*read)(const Rows& x, const RowSteps& steps, const RowSpace& out, std::uint32_t* largest);
+  /// largest[c] = max(largest[c], bits of the finite |x|). Returns the largest bits of all, finite or not.
+  std::uint32_t (*channel_largest)(const FloatRows& x, std::uint32_t* largest);
+  /// sum[c] += x * factor, row after row; NaN and Inf count as zero.
+  void (*add)(const FloatRows& x, float factor, float* sum);
+  /// sum[c] += (x * factor[c])^2, likewise.
+  void (*add_squares)(const FloatRows& x, const float* factor, float* sum);
+  /// group_scale() of each amax by ScaleRule::nearest.
+  void (*nearest_scales)(const float* amax, std::int64_t count, float floor, float largest_code, float* scale,
+                         float* rscale);
+  /// s8 codes: x * rscale[row], rounded to nearest even and clamped to +-127. No x is NaN.
+  void (*codes)(const FloatRows& x, const float* rscale, std::int8_t* out, std::int64_t out_stride);
+  /// The same of x * rscale[c].
+  void (*codes_by_channel)(const FloatRows& x, const float* rscale, std::int8_t* out,
+                           std::int64_t out_stride);
+};
+
+/// Those of the fastest instruction set that this process may use.
+const RowKernels& row_kernels();
+
+/// Of one instruction set each; call those of a set that the CPU has.
+const RowKernels& baseline_row_kernels();
+const RowKernels& avx2_row_kernels();
+const RowKernels& avx512_row_kernels();
+
+}  // namespace octet::quant

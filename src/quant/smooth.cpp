@@ -1,0 +1,57 @@
+#include "quant/smooth.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "quant/rows.h"
+#include "quant/tree.h"
+
+namespace octet::quant {
+
+void token_mean(const TensorView& x, const TokenRange& range, float* mean) {
+  const std::int64_t dim = x.shape[3];
+  if (range.length == 0) {
+    std::fill_n(mean, dim, 0.0f);
+    return;
+  }
+  const int halvings = std::bit_width(static_cast<std::uint64_t>(range.length - 1));
+  const float factor = std::ldexp(1.0f, -halvings);
+  const RowKernels& kernels = row_kernels();
+  TokenRows tokens(x, range);
+  constexpr std::int64_t kMostRows = TreeSum::kLeafTokens;
+  std::vector<float> numbers(x.dtype == DType::f32 ? 0 : static_cast<std::size_t>(kMostRows * dim));
+  std::uint32_t largest[kMostRows];
+  TreeSum sum(dim);
+  for (std::int64_t t = 0; t < range.length;) {
+    const Rows rows = tokens.at(t, std::min(sum.room(), range.length - t));
+    FloatRows floats{static_cast<const float*>(rows.data), rows.stride, rows.count, dim};
+    if (x.dtype != DType::f32) {
+      kernels.read(rows, {}, {numbers.data(), dim, dim}, largest);
+      floats.data = numbers.data(), floats.stride = dim;
+    }
+    kernels.add(floats, factor, sum.leaf());
+    sum.added(rows.count);
+    t += rows.count;
+  }
+  sum.finish(mean);
+  const float divisor = static_cast<float>(range.length) * factor;  // in (1/2, 1]
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  for (std::int64_t c = 0; c < dim; ++c) mean[c] = std::clamp(mean[c] / divisor, -kLargest, kLargest);
+}
+
+void anchor_shift(const TensorView& x, const TokenRange& range, const TensorView& anchor, float* shift) {
+  const std::int64_t dim = x.shape[3];
+  if (anchor.data) {
+    load_row(anchor, anchor.shape[0] == 1 ? 0 : range.b, range.h, 0, shift);
+  } else if (range.length > 0) {
+    load_row(x, range.b, range.h, range.begin, shift);
+  } else {
+    std::fill_n(shift, dim, 0.0f);
+  }
+  for (std::int64_t c = 0; c < dim; ++c) shift[c] = is_finite(shift[c]) ? shift[c] : 0.0f;
+}
+
+}  // namespace octet::quant

@@ -1,0 +1,31 @@
+// Rows of a plain tensor's tokens as the row kernels read them.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "octet/types.hpp"
+#include "quant/row_kernels.h"
+
+namespace octet::quant {
+
+/// Tokens [begin, begin + length) of batch entry b and head h: one sequence of one head.
+struct TokenRange {
+  std::int64_t b = 0, h = 0, begin = 0, length = 0;
+};
+
+/// Tokens of a range of x, which is f32, f16 or bf16. Where x's channels do not lie one after the other they
+/// are copied together first.
+class TokenRows {
+ public:
+  TokenRows(const TensorView& x, const TokenRange& range) : x_(x), range_(range) {}
+
+  /// Tokens [first, first + count) of the range; valid until the next call.
+  Rows at(std::int64_t first, std::int64_t count);
+
+ private:
+  const TensorView& x_;
+  TokenRange range_;
+  std::vector<std::byte> copy_;
+};
+
+}  // namespace octet::quant

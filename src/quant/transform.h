@@ -1,0 +1,78 @@
+// A row on its way to codes: loaded as f32, shifted, rotated, equalised. Quantiser and statistics read rows
+// through this, so both see the same bits.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "quant/quantize.h"
+#include "quant/rotate.h"
+#include "quant/rows.h"
+#include "quant/smooth.h"
+
+namespace octet::quant {
+
+/// Why a row cannot become integers.
+struct BadElement {
+  std::int64_t token = -1;  ///< in the tensor, -1: none
+  std::int64_t channel = 0;
+  float value = 0;  ///< the input's; finite where shifting or rotating it left the range of f32
+};
+
+/// Channels of the codes that `recipe` makes of `dim` channels.
+std::int64_t code_dim(std::int64_t dim, Rotate rotate);
+
+/// The rows of one sequence of one head, several at once. Its rows lie in the thread's scratch, so a thread
+/// has one reader at a time.
+class RowReader {
+ public:
+  RowReader(const TensorView& x, const TokenRange& range, const OperandRecipe& recipe);
+
+  /// What is taken off every token: x.shape[3] floats, found by smooth.h. Without this, nothing is.
+  void set_shift(const float* shift);
+  /// Exponents found by equalise.h, one a code channel; |exponent| <= 64. Without this, nothing is equalised.
+  void set_exponents(const std::int32_t* exponent);
+
+  /// Tokens that read() takes at once, at most.
+  std::int64_t capacity() const { return capacity_; }
+
+  /// Reads tokens [first, first + count) of the range, unless they are those read last. Afterwards row()
+  /// holds the code_dim channels of each: (x - shift) rotated, times 2^-exponent. s8 and s4: a row with NaN
+  /// or Inf becomes zeros, and bad() is the first such place. e4m3: Inf becomes NaN, for it has no Inf.
+  void read(std::int64_t first, std::int64_t count);
+
+  /// The tokens as read() would give them but for NaN and Inf, and without a copy where nothing is done to
+  /// them. Valid until the next read() or look().
+  FloatRows look(std::int64_t first, std::int64_t count);
+
+  const TokenRange& range() const { return range_; }
+  std::int64_t channels() const { return channels_; }
+  const RowKernels& kernels() const { return kernels_; }
+
+  /// Of the rows that were read, counted from the first of them.
+  FloatRows rows() const { return {tile_, stride_, count_, channels_}; }
+  const float* row(std::int64_t r) const { return tile_ + r * stride_; }
+  /// The largest finite |row(r)[c]|.
+  float amax(std::int64_t r) const {
+    return largest_[r] < kInfBits ? std::bit_cast<float>(largest_[r]) : largest_finite(row(r), channels_);
+  }
+  const BadElement& bad() const { return bad_; }
+
+ private:
+  void confine(std::int64_t r);
+  void note_bad(std::int64_t token);
+
+  const TensorView& x_;
+  TokenRange range_;
+  const OperandRecipe& recipe_;
+  const RowKernels& kernels_;
+  TokenRows tokens_;
+  Rotation rotation_;
+  std::vector<float> shift_, equaliser_;
+  std::int64_t channels_, stride_, capacity_;
+  float* tile_;                         // [capacity][stride]
+  std::uint32_t* largest_;              // [row]: of its values, as bits
+  std::int64_t first_ = 0, count_ = 0;  // of the rows in tile_
+  BadElement bad_;
+};
+
+}  // namespace octet::quant

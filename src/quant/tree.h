@@ -1,0 +1,41 @@
+// The order in which every sum over tokens is taken, so that all backends get the same bits.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace octet::quant {
+
+/// Sums rows of `channels` floats over the tokens of one sequence, each channel on its own, in f32:
+/// - leaves of 128 tokens (the last may be shorter): s = x_0, then s += x_1, s += x_2, ... in token order;
+/// - above them, level by level, neighbours 2i and 2i + 1 are added (left + right); an odd last one is passed
+///   on unchanged, until one is left.
+/// A GPU gets the same bits with a thread a channel in each leaf and the usual reduction above. Scratch:
+/// channels * (2 + log2(leaves)) floats.
+class TreeSum {
+ public:
+  static constexpr std::int64_t kLeafTokens = 128;
+
+  explicit TreeSum(std::int64_t channels);
+
+  /// The next rows are to be added to leaf(), one after the other and at most room() of them; added() says
+  /// how many were.
+  float* leaf();
+  std::int64_t room() const { return kLeafTokens - in_leaf_; }
+  void added(std::int64_t rows);
+
+  /// The sum of all rows so far, zeros where there were none..
+  void finish(float* sum);
+
+ private:
+  /// Adds a finished subtree of 2^level leaves; two of one level become one of the next (a binary counter,
+  /// which leaves the same pairs as going level by level does).
+  void push(std::size_t level);
+
+  std::int64_t channels_;
+  std::int64_t in_leaf_ = 0;
+  std::vector<float> carry_;                // the leaf that is being filled, and the subtree on its way up
+  std::vector<std::vector<float>> levels_;  // [level]: the subtree that waits for its right neighbour
+  std::vector<char> occupied_;
+};
+
+}  // namespace octet::quant

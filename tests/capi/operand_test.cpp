@@ -1,0 +1,141 @@
+// One operand through the C interface, quantised operands as inputs, and merged states.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tests/capi/support.h"
+
+namespace octet {
+namespace {
+
+using testing::Call;
+using testing::Codes;
+using testing::Tensor;
+
+TEST(Operand, QuantisedInputsGiveTheBitsOfPlainOnes) {
+  for (octet_scheme scheme = 0; scheme < octet_scheme_count(); ++scheme) {
+    octet_scheme_info info{};
+    info.struct_size = sizeof info;
+    ASSERT_EQ(octet_scheme_describe(scheme, &info), OCTET_OK);
+    Call plain(scheme, 7, 150), coded(scheme, 7, 150);
+    if (info.q_granularities == 0 || scheme == OCTET_SCHEME_QATTN) continue;  // qattn's amax is of all three
+    SCOPED_TRACE(info.name);
+    ASSERT_EQ(plain.plan_it(), OCTET_OK) << octet_last_error();
+    plain.desc.wants_lse = 0;
+    coded.desc.input = info.qk;
+    ASSERT_EQ(coded.plan_it(), OCTET_OK) << octet_last_error();
+    const Codes q(coded.plan, OCTET_Q, plain.q), k(coded.plan, OCTET_K, plain.k),
+        v(coded.plan, OCTET_V, plain.v);
+    coded.args.q = q.tensor, coded.args.k = k.tensor, coded.args.v = v.tensor;
+    ASSERT_EQ(octet_attend(plain.plan, &plain.args), OCTET_OK) << octet_last_error();
+    ASSERT_EQ(octet_attend(coded.plan, &coded.args), OCTET_OK) << octet_last_error();
+    EXPECT_EQ(plain.o.data, coded.o.data);
+  }
+}
+
+TEST(Operand, CodesOfAnotherRecipeAreRefused) {
+  Call call;
+  call.desc.input = OCTET_S8;
+  ASSERT_EQ(call.plan_it(), OCTET_OK) << octet_last_error();
+  const Codes q(call.plan, OCTET_Q, call.q), k(call.plan, OCTET_K, call.k), v(call.plan, OCTET_V, call.v);
+  const auto refuses = [&](const char* argument) {
+    EXPECT_EQ(octet_attend(call.plan, &call.args), OCTET_INVALID_ARGUMENT);
+    EXPECT_EQ(std::string(octet_last_error()).rfind(argument, 0), 0u) << octet_last_error();
+    call.args.q = q.tensor, call.args.k = k.tensor, call.args.v = v.tensor;
+  };
+  call.args.q = q.tensor, call.args.k = k.tensor, call.args.v = v.tensor;
+  ASSERT_EQ(octet_attend(call.plan, &call.args), OCTET_OK) << octet_last_error();
+  call.args.q.tokens_per_scale = 0;
+  refuses("q.tokens_per_scale");
+  call.args.q.rotation_seed ^= 1;
+  refuses("q.rotate");
+  call.args.k.mean.data = nullptr;
+  refuses("k.mean");
+  call.args.v.channel_exponent.data = nullptr;
+  refuses("v.channel_exponent");
+  call.args.k.scales.shape[2] += 1;
+  refuses("k.scales");
+  call.args.v.codes.dtype = OCTET_U8;
+  refuses("v.codes.dtype");
+}
+
+TEST(Operand, DequantisedValuesAreNearTheInput) {
+  Call call;
+  ASSERT_EQ(call.plan_it(), OCTET_OK);
+  for (const octet_operand which : {OCTET_Q, OCTET_K, OCTET_V}) {
+    const Tensor& x = which == OCTET_Q ? call.q : which == OCTET_K ? call.k : call.v;
+    const Codes codes(call.plan, which, x);
+    Tensor back(x.shape);
+    const octet_tensor out = abi::to_c(back.view());
+    ASSERT_EQ(octet_dequantize(&codes.tensor, nullptr, &out, nullptr), OCTET_OK) << octet_last_error();
+    double noise = 0, signal = 0;
+    for (std::size_t i = 0; i < x.data.size(); ++i) {
+      noise += std::pow(double{back.data[i]} - x.data[i], 2);
+      signal += std::pow(double{x.data[i]}, 2);
+    }
+    EXPECT_LT(std::sqrt(noise / signal), 0.01) << "operand " << which;
+    EXPECT_GT(noise, 0) << "operand " << which;
+  }
+}
+
+TEST(Operand, TensorBytesCountsTheLastElement) {
+  octet_tensor x = abi::to_c(view_bhsd(nullptr, DType::f16, {2, 3, 5, 7}));
+  EXPECT_EQ(octet_tensor_bytes(&x), 2 * 3 * 5 * 7 * 2);
+  x.shape[1] = 0;
+  EXPECT_EQ(octet_tensor_bytes(&x), 0);
+  x = abi::to_c(view_bhsd(nullptr, DType::s4, {1, 1, 3, 8}));
+  EXPECT_EQ(octet_tensor_bytes(&x), 12);
+  x.shape[2] = -1;
+  EXPECT_EQ(octet_tensor_bytes(&x), -1);
+}
+
+TEST(MergeStates, HalvesOfTheKeysGiveTheWhole) {
+  Call whole(OCTET_SCHEME_F32, 7, 20), first(OCTET_SCHEME_F32, 7, 8), second(OCTET_SCHEME_F32, 7, 12);
+  for (Call* c : {&whole, &first, &second}) ASSERT_EQ(c->plan_it(), OCTET_OK) << octet_last_error();
+  for (Call* part : {&first, &second}) {
+    part->args.q = whole.args.q;
+    for (int a = 0; a < 4; ++a) {  // views of the whole's keys: their strides stay
+      part->args.k.codes.stride[a] = whole.args.k.codes.stride[a];
+      part->args.v.codes.stride[a] = whole.args.v.codes.stride[a];
+    }
+  }
+  first.args.k.codes.data = whole.k.data.data();
+  first.args.v.codes.data = whole.v.data.data();
+  second.args.k.codes.data = whole.k.data.data() + 8 * whole.args.k.codes.stride[2];
+  second.args.v.codes.data = whole.v.data.data() + 8 * whole.args.v.codes.stride[2];
+  for (Call* c : {&whole, &first, &second}) ASSERT_EQ(octet_attend(c->plan, &c->args), OCTET_OK);
+  ASSERT_EQ(octet_merge_states(&first.args.o, &first.args.lse, &second.args.o, &second.args.lse,
+                               &first.args.o, &first.args.lse),
+            OCTET_OK)
+      << octet_last_error();
+  for (std::size_t i = 0; i < whole.o.data.size(); ++i)
+    EXPECT_NEAR(first.o.data[i], whole.o.data[i], 2e-6) << i;
+  for (std::size_t i = 0; i < whole.lse.data.size(); ++i)
+    EXPECT_NEAR(first.lse.data[i], whole.lse.data[i], 2e-6) << i;
+}
+
+TEST(MergeStates, AnEmptyStateIsTheIdentity) {
+  const float kEmpty = -std::numeric_limits<float>::infinity();
+  const Tensor o1 = Tensor::normal({1, 1, 3, 4}, 1), lse1 = Tensor::normal({1, 1, 3, 1}, 2);
+  const Tensor nothing({1, 1, 3, 4}, std::numeric_limits<float>::quiet_NaN()), none({1, 1, 3, 1}, kEmpty);
+  Tensor o({1, 1, 3, 4}, 7), lse({1, 1, 3, 1}, 7);
+  const auto merge = [&](const Tensor& a, const Tensor& la, const Tensor& b, const Tensor& lb) {
+    const octet_tensor x[] = {abi::to_c(a.view()),  abi::to_c(la.view()), abi::to_c(b.view()),
+                              abi::to_c(lb.view()), abi::to_c(o.view()),  abi::to_c(lse.view())};
+    EXPECT_EQ(octet_merge_states(&x[0], &x[1], &x[2], &x[3], &x[4], &x[5]), OCTET_OK) << octet_last_error();
+  };
+  merge(o1, lse1, nothing, none);
+  EXPECT_EQ(o.data, o1.data);
+  EXPECT_EQ(lse.data, lse1.data);
+  merge(nothing, none, o1, lse1);
+  EXPECT_EQ(o.data, o1.data);
+  EXPECT_EQ(lse.data, lse1.data);
+  merge(nothing, none, nothing, none);
+  for (float x : o.data) EXPECT_EQ(x, 0.0f);
+  for (float x : lse.data) EXPECT_EQ(x, kEmpty);
+}
+
+}  // namespace
+}  // namespace octet

@@ -1,0 +1,52 @@
+// octet_peak_rate: every documented name is measured or refused as unsupported, and mistakes are named.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "octet/octet.hpp"
+
+namespace octet {
+namespace {
+
+constexpr const char* kInstructions[] = {"tdpbusd",     "vpdpbusd_zmm",  "vpdpbusd_ymm", "vpmaddwd_ymm",
+                                         "fma_f16_zmm", "vdpbf16ps_zmm", "fma_f32_zmm",  "fma_f32_ymm"};
+
+TEST(PeakRate, EveryNameIsMeasuredOrNotThere) {
+  for (const char* name : kInstructions) {
+    const Result<double> rate = peak_rate(name, 0);
+    if (rate.ok()) {
+      EXPECT_TRUE(rate.value() > 1 && rate.value() < 1e5) << name << ": " << rate.value();
+      continue;
+    }
+    EXPECT_EQ(rate.status().code(), Code::unsupported) << name;
+    EXPECT_NE(rate.status().message().find(name), std::string::npos) << rate.status().message();
+  }
+}
+
+TEST(PeakRate, MemoryIsRead) {
+  const Result<double> rate = peak_rate("read", 0);
+  ASSERT_TRUE(rate.ok()) << rate.status().message();
+  EXPECT_TRUE(rate.value() > 0.1 && rate.value() < 1e4) << rate.value();
+}
+
+TEST(PeakRate, VectorsOfTwiceTheWidthAreNotSlower) {
+  const Result<double> narrow = peak_rate("vpdpbusd_ymm", 0.01), wide = peak_rate("vpdpbusd_zmm", 0.01);
+  if (!narrow.ok() || !wide.ok()) GTEST_SKIP() << "this processor has not both";
+  constexpr double kNoise = 0.8;
+  EXPECT_GT(wide.value(), kNoise * narrow.value());
+}
+
+TEST(PeakRate, MistakesAreNamed) {
+  double rate = 0;
+  EXPECT_EQ(octet_peak_rate(nullptr, 0, &rate), OCTET_INVALID_ARGUMENT);
+  EXPECT_EQ(octet_peak_rate("read", 0, nullptr), OCTET_INVALID_ARGUMENT);
+  EXPECT_EQ(octet_peak_rate("vpdpbusd", 0, &rate), OCTET_INVALID_ARGUMENT);
+  for (const char* name : kInstructions)
+    EXPECT_NE(std::string(octet_last_error()).find(name), std::string::npos) << octet_last_error();
+  for (double seconds : {-1.0, 61.0, std::nan("")})
+    EXPECT_EQ(octet_peak_rate("read", seconds, &rate), OCTET_INVALID_ARGUMENT) << seconds;
+}
+
+}  // namespace
+}  // namespace octet

@@ -1,0 +1,163 @@
+// Every instruction set of the CPU backend against the reference: integer schemes bit for bit, the others
+// within what another order of float sums and the 16-bit softmax may change. What this processor lacks is
+// skipped.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "cpu/cpu.h"
+#include "tests/attention/features.h"
+
+namespace octet::testing {
+namespace {
+
+using cpu::Isa;
+
+/// Integers from the quantised operands to the output codes.
+bool is_integer(Scheme scheme) { return scheme == Scheme::integer || scheme == Scheme::qflash; }
+
+/// Relative RMSE between two backends: roundings of float sums, and of the P codes that they decide.
+double allowance(Scheme scheme) {
+  switch (scheme) {
+    case Scheme::f32:
+      return 2e-6;
+    case Scheme::f16:
+    case Scheme::fp8_hybrid:
+    case Scheme::int8_half:
+      return 1e-4;
+    case Scheme::int8:
+    case Scheme::int8_shift:
+    case Scheme::int4:  // the 16-bit softmax: weights within 0.6 %, and codes that fall on the other side of
+                        // a tie
+      return 1e-2;
+    default:  // a code of P that falls on the other side of a tie: 1/127 of a weight at most
+      return 3e-3;
+  }
+}
+
+class Backends : public ::testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    const std::string reason = cpu::refusal(GetParam());
+    if (!reason.empty()) GTEST_SKIP() << reason;
+  }
+
+  void expect_reference(Scheme scheme, Call call, const std::string& what) const {
+    call.options.backend = "reference";
+    const Output want = run(call, scheme);
+    if (want.status.code() == Code::unsupported)
+      return;  // a feature that the scheme refuses on every backend
+    ASSERT_TRUE(want.status.ok()) << want.status.message();
+    call.options.backend = std::string(cpu::name_of(GetParam()));
+    const Output got = run(call, scheme);
+    const std::string where = std::string(scheme_info(scheme).name) + ", " + what;
+    ASSERT_TRUE(got.status.ok()) << where << ": " << got.status.message();
+    if (is_integer(scheme)) {
+      EXPECT_TRUE(same_bits(got.o, want.o)) << where;
+      EXPECT_TRUE(same_bits(got.lse, want.lse)) << where << ": LSE";
+    } else {
+      EXPECT_LE(relative_error(got.o, want.o), allowance(scheme)) << where;
+      EXPECT_LE(largest_difference(got.lse, want.lse), 2 * allowance(scheme) + 1e-5) << where << ": LSE";
+    }
+    EXPECT_TRUE(got.o.intact() && got.lse.intact()) << where << ": written outside the output";
+  }
+
+  /// The schemes that have a nest on the instruction set.
+  std::vector<Scheme> fused() const {
+    std::vector<Scheme> some;
+    for (Scheme scheme : schemes())
+      if (cpu::nest_of(GetParam(), scheme)) some.push_back(scheme);
+    return some;
+  }
+};
+
+TEST_P(Backends, HaveEveryFusedScheme) { EXPECT_EQ(fused().size(), 15u); }
+
+TEST_P(Backends, FollowTheReferenceInEveryFeature) {
+  for (Scheme scheme : fused())
+    for (const Feature& f : features()) expect_reference(scheme, f.make(), f.name);
+}
+
+TEST_P(Backends, FollowTheReferenceAtEveryLength) {
+  for (Scheme scheme : fused()) {
+    for (std::int64_t n : {1, 15, 16, 17, 31, 33, 49, 63, 64, 65, 127, 128, 129, 197, 255, 257, 511, 1025})
+      expect_reference(scheme, normal_call(1, 1, n % 37 + 1, n, 16, static_cast<std::uint64_t>(n)),
+                       "keys " + std::to_string(n));
+  }
+}
+
+TEST_P(Backends, FollowTheReferenceAtEveryNumberOfRows) {
+  for (Scheme scheme : fused()) {
+    for (std::int64_t m : {1, 2, 5, 6, 7, 12, 47, 48, 49, 95, 97})
+      expect_reference(scheme, normal_call(1, 2, m, 130, 32, static_cast<std::uint64_t>(m)),
+                       "rows " + std::to_string(m));
+  }
+}
+
+TEST_P(Backends, FollowTheReferenceAtEveryHeadDim) {
+  for (Scheme scheme : fused()) {
+    for (std::int64_t d : {1, 2, 3, 7, 8, 15, 17, 31, 33, 64, 72, 80, 96, 100, 127, 129, 160, 255, 256})
+      expect_reference(scheme, normal_call(1, 1, 13, 140, d), "dim " + std::to_string(d));
+  }
+}
+
+TEST_P(Backends, FollowTheReferenceAtEveryKeyBlock) {
+  for (Scheme scheme : fused()) {
+    for (std::int64_t block : {16, 48, 128, 256, 512, 1024}) {
+      Call call = normal_call(1, 1, 13, 1100, 32);
+      call.options.key_block = block;
+      expect_reference(scheme, call, "key block " + std::to_string(block));
+      call.options.mask = Mask::causal;
+      expect_reference(scheme, call, "causal, key block " + std::to_string(block));
+    }
+  }
+}
+
+/// Scores and V scales beyond the range of the 16-bit softmax: its key blocks take the f32 form.
+TEST_P(Backends, LeaveTheSixteenBitFormWhereItDoesNotFit) {
+  for (Scheme scheme : {Scheme::int8, Scheme::int8_shift, Scheme::int4}) {
+    Call call = normal_call(1, 2, 20, 300, 64);
+    call.q.each([](float& x, auto...) { x *= 40; });
+    expect_reference(scheme, call, "scores of a thousand octaves");
+    call = normal_call(1, 2, 20, 300, 64);
+    call.v.each([](float& x, auto, auto, std::int64_t t, auto) { x *= t % 7 == 0 ? 1e-4f : 1.0f; });
+    expect_reference(scheme, call, "uneven tokens of V");
+    call.v.each([](float& x, auto, auto, std::int64_t t, auto) { x = t < 128 ? 0.0f : x; });
+    expect_reference(scheme, call, "a block of zeros in V");
+    call = normal_call(1, 1, 20, 300, 64);
+    add_bias(call, 300);
+    expect_reference(scheme, call, "a bias of hundreds");
+  }
+}
+
+/// A row by itself has the bits that it has among others.
+TEST_P(Backends, GiveARowTheSameBitsWhateverIsComputedBesideIt) {
+  Call call = normal_call(1, 1, 50, 400, 32);
+  call.options.backend = std::string(cpu::name_of(GetParam()));
+  const Output all = run(call, Scheme::integer);
+  ASSERT_TRUE(all.status.ok());
+  for (std::int64_t i : {0, 5, 6, 47, 48, 49}) {
+    Call one = call;
+    one.q = Tensor(1, 1, 1, 32);
+    for (std::int64_t c = 0; c < 32; ++c) one.q.at(0, 0, 0, c) = call.q.at(0, 0, i, c);
+    const Output row = run(one, Scheme::integer);
+    ASSERT_TRUE(row.status.ok());
+    for (std::int64_t c = 0; c < 32; ++c) EXPECT_EQ(row.o.at(0, 0, 0, c), all.o.at(0, 0, i, c)) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sets, Backends, ::testing::Values(Isa::avx512_vnni, Isa::avx_vnni, Isa::avx2),
+                         [](const auto& set) { return std::string(cpu::name_of(set.param)); });
+
+TEST(Isa, IsHeldToWhatTheEnvironmentNames) {
+  ASSERT_EQ(setenv("OCTET_ISA", "scalar", 1), 0);
+  EXPECT_EQ(cpu::refusal(Isa::avx2), "OCTET_ISA is scalar");
+  ASSERT_EQ(setenv("OCTET_ISA", "avx3", 1), 0);
+  EXPECT_NE(cpu::refusal(Isa::avx2).find("must be one of scalar, avx512_vnni, avx_vnni, avx2"),
+            std::string::npos);
+  ASSERT_EQ(unsetenv("OCTET_ISA"), 0);
+  EXPECT_EQ(cpu::refusal(Isa::avx2).find("OCTET_ISA"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace octet::testing

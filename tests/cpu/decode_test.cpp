@@ -1,0 +1,144 @@
+// Few queries on many keys: the keys are cut into ranges, and the heads of one K and V go together.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "cpu/cpu.h"
+#include "tests/attention/features.h"
+
+namespace octet::testing {
+namespace {
+
+using cpu::Isa;
+
+/// Keys of one range: src/cpu/attend.cpp.
+constexpr std::int64_t kRange = 2048;
+
+/// A call with groups of query heads.
+Call grouped_call(std::int64_t heads_q, std::int64_t heads_kv, std::int64_t m, std::int64_t n,
+                  std::int64_t d) {
+  Call call = normal_call(2, heads_q, m, n, d);
+  Random random(5);
+  call.k = Tensor(2, heads_kv, n, d), call.v = Tensor(2, heads_kv, n, d);
+  call.k.fill_normal(random), call.v.fill_normal(random);
+  return call;
+}
+
+/// What float sums in another order, P rounded against a range's own maximum and the 16-bit softmax may
+/// change.
+double decode_allowance(Scheme scheme) {
+  if (scheme == Scheme::integer || scheme == Scheme::qflash) return 0;
+  if (scheme == Scheme::f32) return 2e-6;
+  if (scheme == Scheme::f16 || scheme == Scheme::fp8_hybrid || scheme == Scheme::int8_half) return 3e-4;
+  if (scheme == Scheme::int8 || scheme == Scheme::int8_shift || scheme == Scheme::int4) return 1e-2;
+  return 3e-3;
+}
+
+class Decode : public ::testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    const std::string reason = cpu::refusal(GetParam());
+    if (!reason.empty()) GTEST_SKIP() << reason;
+  }
+
+  std::vector<Scheme> fused() const {
+    std::vector<Scheme> some;
+    for (Scheme scheme : schemes())
+      if (cpu::nest_of(GetParam(), scheme)) some.push_back(scheme);
+    return some;
+  }
+
+  void expect_reference(Call call, const std::string& what) const {
+    for (Scheme scheme : fused()) {
+      call.options.backend = "reference";
+      const Output want = run(call, scheme);
+      if (want.status.code() == Code::unsupported) continue;
+      ASSERT_TRUE(want.status.ok()) << want.status.message();
+      call.options.backend = std::string(cpu::name_of(GetParam()));
+      const Output got = run(call, scheme);
+      const std::string where = std::string(scheme_info(scheme).name) + ", " + what;
+      ASSERT_TRUE(got.status.ok()) << where << ": " << got.status.message();
+      const double allowed = decode_allowance(scheme);
+      EXPECT_LE(relative_error(got.o, want.o), allowed) << where;
+      EXPECT_LE(largest_difference(got.lse, want.lse), allowed == 0 ? 0 : 2 * allowed + 1e-5)
+          << where << ": LSE";
+      EXPECT_TRUE(got.o.intact() && got.lse.intact()) << where << ": written outside the output";
+    }
+  }
+};
+
+TEST_P(Decode, FollowsTheReferenceAroundEveryCut) {
+  for (std::int64_t n : {kRange - 1, kRange, kRange + 1, 2 * kRange + 300, 3 * kRange})
+    expect_reference(normal_call(1, 1, 1, n, 32), "keys " + std::to_string(n));
+}
+
+TEST_P(Decode, FollowsTheReferenceAtEveryNumberOfQueriesAndHeads) {
+  for (std::int64_t m : {1, 2, 7, 16, 17})
+    for (std::int64_t group : {1, 4, 7})
+      expect_reference(grouped_call(2 * group, 2, m, kRange + 130, 16),
+                       std::to_string(m) + " queries, " + std::to_string(group) + " heads a group");
+}
+
+TEST_P(Decode, FollowsTheReferenceUnderMasks) {
+  Call call = grouped_call(8, 2, 9, 2 * kRange + 77, 16);
+  call.options.mask = Mask::causal;
+  expect_reference(call, "causal");
+  call.options.window_left = 100;
+  expect_reference(call, "a window in the last range");
+  call.options.window_left = kRange + 300;
+  expect_reference(call, "a window over ranges");
+  call = grouped_call(8, 2, 3, 2 * kRange + 77, 16);
+  add_bias(call, 2);
+  expect_reference(call, "bias");
+  call.bias.each([](float& x, auto, auto, std::int64_t i, std::int64_t j) {
+    if (i == 1 || (i == 2 && j < kRange)) x = -std::numeric_limits<float>::infinity();
+  });
+  expect_reference(call, "a row without keys and one without those of the first range");
+}
+
+TEST_P(Decode, CutsEachPackedSequenceByItself) {
+  Call call = normal_call(1, 2, 30, 3 * kRange, 16);
+  call.cu_q = {0, 1, 1, 25, 30};
+  call.cu_k = {0, static_cast<std::int32_t>(kRange + 5), static_cast<std::int32_t>(kRange + 40),
+               static_cast<std::int32_t>(kRange + 50), static_cast<std::int32_t>(3 * kRange)};
+  expect_reference(call, "packed sequences");
+}
+
+/// Runs items backwards on the calling thread.
+void run_backwards(void*, std::int64_t count, void (*body)(void*, std::int64_t), void* context) {
+  for (std::int64_t i = count; i-- > 0;) body(context, i);
+}
+
+TEST_P(Decode, HasTheSameBitsInAnyOrderOfItsItems) {
+  for (Scheme scheme : fused()) {
+    Call call = grouped_call(8, 2, 2, 2 * kRange + 77, 32);
+    call.options.backend = std::string(cpu::name_of(GetParam()));
+    const Output forwards = run(call, scheme);
+    call.options.parallel_for.run = run_backwards;
+    const Output backwards = run(call, scheme);
+    ASSERT_TRUE(forwards.status.ok() && backwards.status.ok());
+    EXPECT_TRUE(same_bits(forwards.o, backwards.o) && same_bits(forwards.lse, backwards.lse))
+        << scheme_info(scheme).name;
+  }
+}
+
+TEST_P(Decode, StaysWithinTheBound) {
+  for (Scheme scheme : {Scheme::f32, Scheme::int8, Scheme::int8_full, Scheme::int8_fp8, Scheme::integer}) {
+    Call call = normal_call(1, 1, 2, kRange + 200, 32);
+    const Output exact = run(call, Scheme::exact), bound = error_bound(call, scheme);
+    call.options.backend = std::string(cpu::name_of(GetParam()));
+    const Output got = run(call, scheme);
+    ASSERT_TRUE(exact.status.ok() && bound.status.ok() && got.status.ok());
+    for (std::int64_t i = 0; i < 2; ++i)
+      for (std::int64_t c = 0; c < 32; ++c)
+        EXPECT_LE(std::fabs(got.o.at(0, 0, i, c) - exact.o.at(0, 0, i, c)), bound.o.at(0, 0, i, c))
+            << scheme_info(scheme).name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sets, Decode, ::testing::Values(Isa::avx512_vnni, Isa::avx_vnni, Isa::avx2),
+                         [](const auto& set) { return std::string(cpu::name_of(set.param)); });
+
+}  // namespace
+}  // namespace octet::testing

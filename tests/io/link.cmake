@@ -1,0 +1,1 @@
+target_link_libraries(test_io PRIVATE octet_tool_io)

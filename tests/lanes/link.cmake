@@ -1,0 +1,2 @@
+# VectorLane's verbs, compiled once for each instruction set.
+octet_lane_units(lanes/vector)

@@ -1,0 +1,149 @@
+// The row kernels of every instruction set that this processor has against those of the baseline, bit for
+// bit, and the baseline against a loop of plain numbers. The rest of this folder's tests run on the fastest
+// set.
+#include "quant/row_kernels.h"
+
+#include <bit>
+#include <cmath>
+#include <random>
+
+#include "base/isa.h"
+#include "numerics/formats.h"
+#include "quant/rotate.h"
+#include "quant/scales.h"
+#include "tests/quant/support.h"
+
+namespace octet::quant::testing {
+namespace {
+
+constexpr std::int64_t kRows = 5;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<float> numbers(std::int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(static_cast<std::size_t>(count));
+  for (float& v : x) v = normal(random) * std::ldexp(1.0f, static_cast<int>(random() % 40) - 20);
+  return x;
+}
+
+/// What the kernels of one set make of the same rows.
+struct Results {
+  std::vector<std::vector<std::uint32_t>> words;
+
+  template <class T>
+  void add(const std::vector<T>& x) {
+    std::vector<std::uint32_t>& w = words.emplace_back();
+    for (const T v : x) {
+      if constexpr (std::is_same_v<T, float>)
+        w.push_back(std::isnan(v) ? kF32QuietNan : std::bit_cast<std::uint32_t>(v));
+      else
+        w.push_back(static_cast<std::uint32_t>(v));
+    }
+  }
+};
+
+Results run(const RowKernels& kernels, DType dtype, std::int64_t channels, bool with_nan) {
+  std::vector<float> x = numbers(kRows * channels, 7);
+  if (with_nan) x[static_cast<std::size_t>(channels)] = kNan, x.back() = -INFINITY;
+  std::vector<std::uint16_t> halves;
+  for (const float v : x) halves.push_back(dtype == DType::f16 ? f16_from_f32(v) : bf16_from_f32(v));
+  const Rows rows{dtype == DType::f32 ? static_cast<const void*>(x.data()) : halves.data(), dtype, channels,
+                  kRows, channels};
+  const std::vector<float> shift = numbers(channels, 8), factor = numbers(channels, 9);
+  const Rotation rotation(channels, 10);
+  const std::int64_t wide = rotated_dim(channels);
+
+  Results results;
+  std::vector<std::uint32_t> largest(kRows);
+  const auto read = [&](const RowSteps& steps, std::int64_t out_channels) {
+    std::vector<float> out(static_cast<std::size_t>(kRows * out_channels));
+    kernels.read(rows, steps, {out.data(), out_channels, out_channels}, largest.data());
+    results.add(out);
+    if (!with_nan) results.add(largest);
+  };
+  read({}, channels);
+  read({shift.data(), nullptr, 0}, channels);
+  read({nullptr, factor.data(), 0}, channels);
+  read({shift.data(), factor.data(), 0}, channels);
+  read({nullptr, rotation.factors(), rotation.block()}, wide);
+  read({shift.data(), rotation.factors(), rotation.block()}, wide);
+
+  const FloatRows floats{x.data(), channels, kRows, channels};
+  std::vector<std::uint32_t> peaks(static_cast<std::size_t>(channels));
+  EXPECT_EQ(kernels.channel_largest(floats, peaks.data()) >= 0x7f800000u, with_nan);
+  results.add(peaks);
+  std::vector<float> sum(static_cast<std::size_t>(channels), -0.0f), squares = sum;
+  kernels.add(floats, 0.125f, sum.data());
+  kernels.add_squares(floats, factor.data(), squares.data());
+  results.add(sum);
+  results.add(squares);
+
+  if (with_nan) return results;
+  std::vector<float> amax = numbers(channels, 11), scale(amax.size()), rscale(amax.size());
+  for (float& a : amax) a = std::fabs(a);
+  amax[0] = 0;
+  for (const float floor : {0.0f, 0.01f}) {
+    kernels.nearest_scales(amax.data(), channels, floor, 127, scale.data(), rscale.data());
+    results.add(scale);
+    results.add(rscale);
+    for (std::size_t i = 0; i < amax.size(); ++i) {
+      const Scale expected = group_scale(amax[i], floor, ScaleRule::nearest, 127);
+      EXPECT_EQ(scale[i], expected.scale);
+      EXPECT_EQ(rscale[i], expected.rscale);
+    }
+  }
+  std::vector<std::int8_t> codes(static_cast<std::size_t>(kRows * channels));
+  const std::vector<float> row_rscale{1, 100, 3e5f, 1e-3f, 40};
+  kernels.codes(floats, row_rscale.data(), codes.data(), channels);
+  results.add(codes);
+  kernels.codes_by_channel(floats, factor.data(), codes.data(), channels);
+  results.add(codes);
+  return results;
+}
+
+void expect_baseline(const RowKernels& kernels) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    for (const std::int64_t channels : {1, 2, 3, 7, 8, 16, 20, 31, 32, 33, 48, 64, 80, 100, 128, 160, 256})
+      for (const bool with_nan : {false, true}) {
+        const Results want = run(baseline_row_kernels(), dtype, channels, with_nan);
+        const Results got = run(kernels, dtype, channels, with_nan);
+        EXPECT_EQ(got.words, want.words) << channels << " channels, dtype " << static_cast<int>(dtype);
+      }
+}
+
+TEST(RowKernels, Avx2GivesTheBitsOfTheBaseline) {
+  if (!refusal(Isa::avx2).empty()) GTEST_SKIP() << refusal(Isa::avx2);
+  expect_baseline(avx2_row_kernels());
+}
+
+TEST(RowKernels, Avx512GivesTheBitsOfTheBaseline) {
+  if (!refusal(Isa::avx512_vnni).empty()) GTEST_SKIP() << refusal(Isa::avx512_vnni);
+  expect_baseline(avx512_row_kernels());
+}
+
+TEST(RowKernels, BaselineRotatesAndEncodesAsPlainLoopsDo) {
+  for (const std::int64_t channels : {4, 8, 16, 48, 64, 128}) {
+    const std::vector<float> x = numbers(channels, 12);
+    const Rotation rotation(channels, 13);
+    std::vector<float> want = x, got(x.size());
+    rotation.forward(want.data());
+    std::uint32_t largest = 0;
+    baseline_row_kernels().read({x.data(), DType::f32, channels, 1, channels},
+                                {nullptr, rotation.factors(), rotation.block()},
+                                {got.data(), channels, channels}, &largest);
+    EXPECT_EQ(got, want) << channels;
+    float peak = 0;
+    for (const float v : want) peak = std::max(peak, std::fabs(v));
+    EXPECT_EQ(std::bit_cast<float>(largest), peak) << channels;
+
+    std::vector<std::int8_t> codes(x.size());
+    const float rscale = 20;
+    baseline_row_kernels().codes({x.data(), channels, 1, channels}, &rscale, codes.data(), channels);
+    for (std::size_t c = 0; c < x.size(); ++c)
+      EXPECT_EQ(codes[c], std::nearbyint(std::fmin(std::fmax(x[c] * rscale, -127.0f), 127.0f)));
+  }
+}
+
+}  // namespace
+}  // namespace octet::quant::testing

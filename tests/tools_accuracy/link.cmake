@@ -1,0 +1,1 @@
+target_link_libraries(test_tools_accuracy PRIVATE octet_tool_accuracy)

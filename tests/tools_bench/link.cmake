@@ -1,0 +1,1 @@
+target_link_libraries(test_tools_bench PRIVATE octet_tool_bench octet_tool_common)

@@ -1,0 +1,16 @@
+// The pages that are made from stored measurements: docs/accuracy.md and docs/claims.md.
+#pragma once
+#include <string>
+
+#include "accuracy/measurements.h"
+
+namespace octet::tool {
+
+/// How it was measured, the bars with pass or fail, tables by distribution and by length, the real capture,
+/// and the papers' accuracy claims.
+std::string accuracy_page(const Measurements& measured);
+
+/// One row for each of the 68 claims of the papers.
+std::string claims_page(const Measurements& measured);
+
+}  // namespace octet::tool

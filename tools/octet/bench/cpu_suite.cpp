@@ -1,0 +1,453 @@
+#include "bench/cpu_suite.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "bench/exact_rows.h"
+#include "bench/inputs.h"
+#include "bench/peaks.h"
+#include "bench/rows.h"
+#include "bench/timing.h"
+#include "common/machine.h"
+#include "common/progress.h"
+#include "common/sentence.h"
+
+namespace octet::tool {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kBusyProcesses = 2;
+
+/// One measurement: what is run, on how many threads, beside how many busy processes.
+struct Cell {
+  const CpuVariant* variant = nullptr;
+  std::int64_t key_block = 128;
+  Quantisation quantisation = Quantisation::counted;
+  int threads = 1;
+  int busy = 0;
+};
+
+/// Key blocks that make a difference on a shape: one that holds all keys is as good as any wider one.
+std::vector<std::int64_t> blocks_of(const CpuWorkload& w) {
+  if (w.kind == Kind::decode) return {128};
+  std::vector<std::int64_t> blocks{128, 256, 512};
+  if (w.kind == Kind::longer) blocks = {128, 512};
+  while (blocks.size() > 1 && blocks[blocks.size() - 2] >= w.tokens_k) blocks.pop_back();
+  return blocks;
+}
+
+/// One thread with codes given, by key block; the narrowest and the widest block also with quantisation, and
+/// the widest on all threads. So many that the suite ends within its minutes.
+std::vector<Cell> cells_of(const CpuWorkload& w, const std::vector<const CpuVariant*>& variants, int all) {
+  const std::vector<std::int64_t> blocks = blocks_of(w);
+  std::vector<Cell> cells;
+  for (const CpuVariant* v : variants) {
+    for (const std::int64_t block : blocks) {
+      const bool widest = block == blocks.back(), narrowest = block == blocks.front();
+      cells.push_back({v, block, Quantisation::excluded, 1});
+      if (widest && all > 1) cells.push_back({v, block, Quantisation::excluded, all});
+      // Making codes costs nothing to speak of on longer shapes, and the keys of decode lie in memory as
+      // codes.
+      const bool counts = w.kind == Kind::vision || w.kind == Kind::prefill;
+      if (counts && (widest || narrowest)) cells.push_back({v, block, Quantisation::counted, 1});
+    }
+  }
+  return cells;
+}
+
+void run_inline(void*, std::int64_t count, void (*body)(void*, std::int64_t), void* context) {
+  for (std::int64_t i = 0; i < count; ++i) body(context, i);
+}
+
+/// Six digits: more would be noise, and half of the file.
+double rounded(double x) {
+  return std::isfinite(x) ? std::strtod(fmt::format("{:.6g}", x).c_str(), nullptr) : x;
+}
+
+/// What of a call is run.
+enum class Part { all, packed, cached };
+
+/// A plan with what its calls need.
+struct Runner {
+  AttentionPlan plan;
+  Workspace workspace;
+  Operands operands;
+  HostTensor o;
+  AttentionArgs args;
+  Part part = Part::all;
+  std::vector<KvCache> caches{};  ///< copies, as of the operands
+  std::size_t turn = 0;
+
+  Status run() {
+    if (part == Part::cached) return caches[turn++ % caches.size()].attend(plan, args);
+    const std::size_t copy = turn++ % operands.k.size();
+    args.k = operands.k[copy], args.v = operands.v[copy];
+    return part == Part::packed ? plan.run_packed(args) : plan.run(args);
+  }
+};
+
+class Suite {
+ public:
+  Suite(const CpuSuiteOptions& options, int threads)
+      : options_(options), helpers_(threads), start_(Clock::now()) {}
+
+  Status measure(const CpuWorkload& workload, const std::vector<Cell>& cells, Progress& progress) {
+    Result<CpuInputs> inputs = draw_inputs(workload, options_.seed, helpers_);
+    if (!inputs.ok()) return inputs.status();
+    runner_.reset();  // its operands are the last workload's
+    workload_ = &workload, inputs_ = inputs.take(), exact_.reset();
+    for (const Cell& cell : cells) {
+      progress.advance(1, workload.name);
+      Json row = row_of(workload, cell);
+      const Status status = fill(cell, row);
+      if (!status.ok() && status.code() == Code::internal) return status;
+      if (!status.ok()) row["skipped"] = status.message();
+      rows_.push_back(std::move(row));
+    }
+    return {};
+  }
+
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  Json take_rows() { return std::move(rows_); }
+
+ private:
+  Json row_of(const CpuWorkload& w, const Cell& cell) const {
+    return {{"suite", "cpu"},
+            {"workload", w.name},
+            {"scheme", name_of(cell.variant->scheme)},
+            {"variant", cell.variant->label},
+            {"backend", nullptr},
+            {"batch", w.batch},
+            {"heads", w.heads_q},
+            {"heads_kv", w.heads_kv},
+            {"tokens_q", w.tokens_q},
+            {"tokens_k", w.tokens_k},
+            {"head_dim", w.head_dim},
+            {"causal", w.mask == Mask::causal},
+            {"bias", w.biased},
+            {"key_block", cell.key_block},
+            {"threads", cell.threads},
+            {"busy", cell.busy},
+            {"quantisation", name_of(cell.quantisation)}};
+  }
+
+  Result<AttentionDesc> describe_cell(const Cell& cell) const {
+    Result<AttentionDesc> desc = describe(cell.variant->scheme, inputs_.q, inputs_.k, inputs_.v);
+    if (!desc.ok()) return desc;
+    desc.value().mask = workload_->mask, desc.value().key_block = cell.key_block;
+    if (workload_->biased) desc.value().bias = AttentionDesc::Bias::additive;
+    if (cell.variant->k_per_block) desc.value().recipe.k = Granularity::block;
+    return desc;
+  }
+
+  /// The problem with a recipe that keys can be appended by, as near as may be to the variant's.
+  static AttentionDesc appendable(AttentionDesc desc) {
+    if (desc.recipe.smooth == Smooth::mean) desc.recipe.smooth = Smooth::anchor;
+    desc.recipe.equalise = Equalise::off;
+    return desc;
+  }
+
+  /// Copies of K and V in a cache, so many that no processor holds them. unsupported: the scheme's scales
+  /// cannot be appended.
+  Result<std::vector<KvCache>> fill_caches(const AttentionPlan& plan, const AttentionDesc& desc) {
+    KvCacheOptions options;
+    std::vector<KvCache> caches;
+    const auto fixed = [](Granularity g) { return g == Granularity::head || g == Granularity::tensor; };
+    constexpr float kLargest = 6;  // of 67 million normal numbers, all but a few
+    const bool has_scales =
+        desc.scheme != Scheme::f32 && desc.scheme != Scheme::f16 && desc.scheme != Scheme::bf16;
+    if (has_scales && fixed(desc.recipe.k)) options.k_amax = kLargest;
+    if (has_scales && fixed(desc.recipe.v)) options.v_amax = kLargest;
+    do {
+      Result<KvCache> cache = KvCache::create(plan, options);
+      if (!cache.ok()) return cache.status();
+      if (Status s = cache.value().append(inputs_.k, inputs_.v); !s.ok()) return s;
+      caches.push_back(cache.take());
+    } while (caches.front().bytes() * static_cast<std::int64_t>(caches.size()) < kColdBytes);
+    return caches;
+  }
+
+  /// A step of decoding whose keys lie in a cache. unsupported: where there is none for the variant.
+  Result<Runner> prepare_cached(const Cell& cell) {
+    Result<AttentionDesc> desc = describe_cell(cell);
+    if (!desc.ok()) return desc.status();
+    desc = appendable(desc.value());
+    Result<AttentionPlan> plan = AttentionPlan::create(desc.value(), options_.backend);
+    if (!plan.ok()) return plan.status();
+    Result<std::vector<KvCache>> caches = fill_caches(plan.value(), desc.value());
+    if (!caches.ok()) return caches.status();
+    const std::int64_t bytes = caches.value().front().workspace_bytes(plan.value());
+    Operands operands = plain_operands(inputs_);
+    operands.kv_bytes = caches.value().front().bytes();
+    Result<Runner> runner = runner_for(plan.take(), std::move(operands), bytes);
+    if (!runner.ok()) return runner;
+    runner.value().part = Part::cached, runner.value().caches = caches.take();
+    return runner;
+  }
+
+  Result<Runner> prepare(const Cell& cell) {
+    if (workload_->kind == Kind::decode && cell.quantisation == Quantisation::excluded) {
+      Result<Runner> cached = prepare_cached(cell);
+      if (cached.ok() || cached.status().code() != Code::unsupported) return cached;
+    }
+    Result<AttentionDesc> desc = describe_cell(cell);
+    if (!desc.ok()) return desc.status();
+    Result<AttentionPlan> plan = AttentionPlan::create(desc.value(), options_.backend);
+    if (!plan.ok()) return plan.status();
+    Operands operands = plain_operands(inputs_);
+    if (cell.quantisation == Quantisation::excluded) {
+      Result<Operands> coded = coded_operands(inputs_, plan.value(), workload_->kind, helpers_);
+      if (!coded.ok()) return coded.status();
+      operands = coded.take();
+      desc.value().input = operands.input;
+      plan = AttentionPlan::create(desc.value(), options_.backend);
+      if (!plan.ok()) return plan.status();
+    }
+    const std::int64_t bytes = plan.value().workspace_bytes();
+    Result<Runner> made = runner_for(plan.take(), std::move(operands), bytes);
+    if (!made.ok()) return made;
+    Runner& runner = made.value();
+    const CpuWorkload& w = *workload_;
+    // Without quantisation the keys are packed before, too; decode's lie in a cache or, where the scheme has
+    // none, in memory as codes, in many copies.
+    if (cell.quantisation == Quantisation::excluded && w.kind != Kind::decode) {
+      runner.part = Part::packed;
+      runner.args.k = runner.operands.k[0], runner.args.v = runner.operands.v[0];
+      if (Status s = runner.plan.pack(runner.args); !s.ok()) return s;
+    }
+    return made;
+  }
+
+  /// A runner with an output and so large a workspace.
+  Result<Runner> runner_for(AttentionPlan plan, Operands operands, std::int64_t workspace_bytes) {
+    Result<Workspace> workspace = Workspace::allocate(workspace_bytes);
+    if (!workspace.ok()) return workspace.status();
+    const CpuWorkload& w = *workload_;
+    const std::array<std::int64_t, 4> shape{w.batch, w.heads_q, w.tokens_q, w.head_dim};
+    Result<HostTensor> o = make_host_tensor(DType::f32, {shape.begin(), shape.end()});
+    if (!o.ok()) return o.status();
+    Runner runner{std::move(plan), workspace.take(), std::move(operands), o.take(), {}, {}, {}, 0};
+    runner.args.q = runner.operands.q, runner.args.bias = inputs_.bias;
+    runner.args.o = view_bhsd(runner.o.bytes.data(), DType::f32, shape);
+    runner.args.workspace = runner.workspace.data();
+    runner.args.workspace_bytes = runner.workspace.bytes();
+    return runner;
+  }
+
+  /// The runner of the cell, kept from the cell before where only the threads differ: codes and cold copies
+  /// of long keys take longer to make than to measure.
+  Result<Runner*> runner_of(const Cell& cell) {
+    const auto same = [&](const Cell& other) {
+      return other.variant == cell.variant && other.key_block == cell.key_block &&
+             other.quantisation == cell.quantisation;
+    };
+    if (!runner_ || !same(runner_cell_)) {
+      runner_.reset();
+      Result<Runner> made = prepare(cell);
+      if (!made.ok()) return made.status();
+      runner_.emplace(made.take()), runner_cell_ = cell;
+    }
+    runner_->args.parallel_for = cell.threads == 1 ? ParallelFor{run_inline, nullptr} : ParallelFor{};
+    return &*runner_;
+  }
+
+  /// The best speeds so far of a backend and scheme on a number of threads, by which longer shapes are
+  /// foretold: one query against long keys, say, is no measure of sixteen.
+  using Speed = std::tuple<std::string, Scheme, int>;
+
+  Status check_time(const std::string& backend, const Cell& cell) const {
+    if (seconds() > 60 * options_.minutes)
+      return {Code::unsupported, fmt::format("the suite's {} minutes were up", options_.minutes)};
+    const auto known = speeds_.find({backend, cell.variant->scheme, cell.threads});
+    if (known == speeds_.end()) return {};
+    const double expected = giga_operations(*workload_) / known->second;
+    if (expected <= options_.call_seconds) return {};
+    return {Code::unsupported, fmt::format("a call would take about {:.0f} s, longer than {} s", expected,
+                                           options_.call_seconds)};
+  }
+
+  Status fill(const Cell& cell, Json& row) {
+    if (Status s = check_time({}, cell); !s.ok()) return s;
+    Result<Runner*> prepared = runner_of(cell);
+    if (!prepared.ok()) return prepared.status();
+    Runner& runner = *prepared.value();
+    const std::string backend = runner.plan.backend();
+    row["backend"] = backend, row["kernel"] = runner.plan.kernel();
+    if (runner.part == Part::cached) row["keys"] = "cache";
+    if (Status s = check_time(backend, cell); !s.ok()) return s;
+    if (Status s = runner.run(); !s.ok()) return s;
+    if (!exact_) {
+      Result<ExactRows> exact = ExactRows::compute(*workload_, inputs_, helpers_);
+      if (!exact.ok()) return exact.status();
+      exact_ = exact.take();
+    }
+    const double error = exact_->relative_rmse(runner.o);
+    return time(cell, runner, error, row);
+  }
+
+  Status time(const Cell& cell, Runner& runner, double error, Json& row) {
+    Sampling sampling;
+    if (cell.busy > 0) {  // single calls, and enough of them for a 90th percentile over whole time slices
+      sampling.group_seconds = 0, sampling.total_seconds = 4;
+      sampling.least_groups = 50, sampling.most_groups = 2000;
+    }
+    const std::string backend = runner.plan.backend();
+    const auto peak = [&] { return peak_of(cell.variant->scheme, backend, cell.threads); };
+    const Peak before = peak();
+    Result<Timing> timing = time_calls([&] { return runner.run(); }, sampling);
+    if (!timing.ok()) return timing.status();
+    const Peak after = peak();
+    const Timing& t = timing.value();
+    const double gops = giga_operations(*workload_) / t.median;
+    auto& fastest = speeds_[{backend, cell.variant->scheme, cell.threads}];
+    fastest = std::max(fastest, gops);
+    row["ms"] = rounded(1e3 * t.median), row["ms_p90"] = rounded(1e3 * t.p90), row["calls"] = t.calls;
+    if (cell.threads == 1) row["cpu_ms"] = rounded(1e3 * t.cpu_median);
+    row["gops"] = rounded(gops);
+    if (!before.instruction.empty() && cell.busy == 0) {
+      // The clock drifts by percents within a minute: the peak is that of the moment.
+      const double peak_gops = (before.gops + after.gops) / 2;
+      row["peak_instruction"] = before.instruction, row["peak_gops"] = rounded(peak_gops);
+      row["percent_of_peak"] = rounded(100 * gops / peak_gops);
+    }
+    if (workload_->kind == Kind::decode) {
+      const double rate = 1e-9 * static_cast<double>(runner.operands.kv_bytes) / t.median;
+      row["gb_per_s"] = rounded(rate);
+      row["percent_of_bandwidth"] = rounded(100 * rate / bandwidth(cell.threads));
+    }
+    row["relative_rmse"] = rounded(error);
+    return {};
+  }
+
+  double bandwidth(int threads) {
+    auto& known = bandwidths_[threads];
+    if (known == 0) known = read_bandwidth(threads);
+    return known;
+  }
+
+  const CpuSuiteOptions& options_;
+  Threads helpers_;  ///< for what is not measured
+  Clock::time_point start_;
+  const CpuWorkload* workload_ = nullptr;
+  CpuInputs inputs_;
+  std::optional<ExactRows> exact_;
+  std::optional<Runner> runner_;
+  Cell runner_cell_;  ///< whose runner it is
+  std::map<Speed, double> speeds_;
+  std::map<int, double> bandwidths_;
+  Json rows_ = Json::array();
+};
+
+/// The names that were asked for among `all`, in the order of `all`; every one where none was.
+template <class List, class Name>
+Result<std::vector<const typename List::value_type*>> chosen(const List& all,
+                                                             const std::vector<std::string>& names,
+                                                             const char* argument, Name&& name) {
+  std::vector<const typename List::value_type*> found;
+  std::string known;
+  for (const auto& item : all) known += (known.empty() ? "" : ", ") + std::string(name(item));
+  for (const std::string& wanted : names) {
+    if (std::none_of(all.begin(), all.end(), [&](const auto& item) { return wanted == name(item); }))
+      return broken(argument, in_quotes(wanted), "the suite has none of this name", "choose from " + known);
+  }
+  for (const auto& item : all) {
+    if (names.empty() || std::find(names.begin(), names.end(), name(item)) != names.end())
+      found.push_back(&item);
+  }
+  return found;
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  return fmt::format("{:04}-{:02}-{:02}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
+}
+
+/// Whole calls beside busy processes, as a service on a shared machine makes them.
+std::vector<Cell> cells_under_load(const std::vector<const CpuVariant*>& variants, int all) {
+  std::vector<Cell> cells;
+  for (const CpuVariant* v : variants) {
+    if (v->scheme != Scheme::int8) continue;
+    for (const int threads : std::set<int>{1, all})
+      cells.push_back({v, 128, Quantisation::excluded, threads, kBusyProcesses});
+  }
+  return cells;
+}
+
+}  // namespace
+
+const std::vector<CpuVariant>& cpu_variants() {
+  static const std::vector<CpuVariant> all{
+      {"int8_kblock", Scheme::int8, true},
+      {"int8", Scheme::int8},
+      {"int8_shift", Scheme::int8_shift},
+      {"integer", Scheme::integer},
+      {"qflash", Scheme::qflash},
+      {"int8_full", Scheme::int8_full},
+      {"int8_lut", Scheme::int8_lut},
+      {"f32", Scheme::f32},
+      {"bf16", Scheme::bf16},
+      {"f16", Scheme::f16},
+  };
+  return all;
+}
+
+Result<Json> run_cpu_suite(const CpuSuiteOptions& options) {
+  const auto workloads =
+      chosen(cpu_workloads(), options.workloads, "--workloads", [](const auto& w) { return w.name; });
+  if (!workloads.ok()) return workloads.status();
+  const auto variants =
+      chosen(cpu_variants(), options.variants, "--schemes", [](const auto& v) { return v.label; });
+  if (!variants.ok()) return variants.status();
+  const int threads = options.threads > 0 ? options.threads : available_processors();
+  // note: before the library's first call, which reads it.
+  if (options.threads > 0) setenv("OCTET_THREADS", fmt::format("{}", threads).c_str(), 1);
+
+  Suite suite(options, threads);
+  std::vector<std::pair<const CpuWorkload*, std::vector<Cell>>> work;
+  std::int64_t rows = 0;
+  for (const CpuWorkload* w : workloads.value()) {
+    work.emplace_back(w, cells_of(*w, variants.value(), threads));
+    rows += static_cast<std::int64_t>(work.back().second.size());
+  }
+  const Machine machine = this_machine();
+  Json document = {{"suite", "cpu"},
+                   {"command", "octet bench --suite cpu"},
+                   {"version", octet_version()},
+                   {"commit", options.commit},
+                   {"date", today()},
+                   {"cpu", machine.cpu},
+                   {"cpu_family", machine.family},
+                   {"cpu_model", machine.model},
+                   {"features", machine.features},
+                   {"processors", machine.processors},
+                   {"threads", threads},
+                   {"seconds", 0},
+                   {"peaks", all_peaks(threads)},
+                   {"peers", Json::array()}};
+  Progress progress("measuring", rows);
+  for (const auto& [workload, cells] : work)
+    if (Status s = suite.measure(*workload, cells, progress); !s.ok()) return s;
+  if (options.under_load) {
+    const BusyProcesses busy(kBusyProcesses);
+    for (const CpuWorkload* w : workloads.value()) {
+      if (w->name != std::string_view("vit-b") && w->name != std::string_view("1k-d64")) continue;
+      if (Status s = suite.measure(*w, cells_under_load(variants.value(), threads), progress); !s.ok())
+        return s;
+    }
+  }
+  document["seconds"] = std::round(suite.seconds());
+  document["rows"] = suite.take_rows();
+  return document;
+}
+
+}  // namespace octet::tool

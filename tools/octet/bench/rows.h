@@ -1,0 +1,26 @@
+// Rows of a benchmark as JSON: what they must hold, and reading them back.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "common/command.h"
+
+namespace octet::tool {
+
+/// Whether a call was given f32 and made the codes itself, or was given codes.
+enum class Quantisation { counted, excluded };
+const char* name_of(Quantisation quantisation);
+
+/// OK if the document is one that `octet bench --suite cpu` writes, peers merged or not: every field there
+/// with its type, figures positive, and each row either measured or skipped with a reason. Errors (io) name
+/// the row and the field.
+Status check_document(const Json& document);
+
+/// The document as text: one row a line, so that differences between runs can be read.
+std::string document_text(const Json& document);
+
+/// Reads and checks every *.json of the directory, by name. Errors (io): none there, or not what the suite
+/// writes.
+Result<std::vector<Json>> load_documents(const std::string& directory);
+
+}  // namespace octet::tool
