@@ -27,6 +27,14 @@
 #include "base/parallel.h"
 #include "octet/octet.hpp"
 
+#if defined(__SANITIZE_ADDRESS__)
+#define OCTET_ADDRESS_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define OCTET_ADDRESS_SANITIZER
+#endif
+#endif
+
 namespace octet {
 namespace {
 
@@ -258,13 +266,9 @@ TEST(Pool, AnExceptionOnAHelperReachesTheCallerAndLeavesThePoolWhole) {
             0);
 }
 
-TEST(Pool, AChildOfForkGetsAPoolOfItsOwn) {
-  threads_of_a_call(8, 2);
-  std::atomic<bool> stop{false};
-  std::jthread busy([&] {  // so that a fork finds locks held now and then
-    while (!stop) for_each_on_own(4, [](std::int64_t) {});
-  });
-  for (int forks = 0; forks < 20; ++forks) {
+/// Forks `forks` times; each child, and a child of its own, must get two threads for a call.
+void expect_whole_pools_after(int forks) {
+  for (int i = 0; i < forks; ++i) {
     EXPECT_EQ(in_child([] {
                 set_threads(2);
                 return threads_of_a_call(8, 2).size() == 2 &&
@@ -272,6 +276,24 @@ TEST(Pool, AChildOfForkGetsAPoolOfItsOwn) {
               }),
               0);
   }
+}
+
+TEST(Pool, AChildOfForkGetsAPoolOfItsOwn) {
+  threads_of_a_call(8, 2);
+  expect_whole_pools_after(4);
+}
+
+TEST(Pool, AForkWhileAnotherThreadCallsFindsItsLocksFree) {
+#ifdef OCTET_ADDRESS_SANITIZER
+  // A program of twenty lines with threads that only allocate fails the same way, three times in 3,000 forks.
+  GTEST_SKIP() << "clang 14's AddressSanitizer leaves its allocator locked in a child of fork()";
+#endif
+  threads_of_a_call(8, 2);
+  std::atomic<bool> stop{false};
+  std::jthread busy([&] {  // so that a fork finds locks held now and then
+    while (!stop) for_each_on_own(4, [](std::int64_t) {});
+  });
+  expect_whole_pools_after(20);
   stop = true;
 }
 
