@@ -11,9 +11,12 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cpu/ends.inl"
 #include "cpu/fixed.inl"
 #include "cpu/integer_words.inl"
 #include "cpu/kernel.h"
+#include "cpu/parts.inl"
+#include "cpu/rows.inl"
 #include "cpu/tile.h"
 
 namespace octet::cpu {
@@ -44,9 +47,11 @@ class RowsNest {
   using View = typename S::View;
   using State = typename S::State;
   using Row = typename S::Row;
+  using Group = RowGroup<S, Isa>;
+  using Ends = RowEnds<S, Isa>;
 
   static constexpr std::int64_t kLanes = Isa::kLanes, kRows = Isa::kRows;
-  static constexpr std::int64_t kVector = 4 * kLanes;
+  static constexpr std::int64_t kVector = kMemberBytes<L>;
   static constexpr bool kRowLanes = S::kRowLanes;
   static constexpr bool kFloatQk = S::kQk == Operand::f32, kFloatP = S::kP == Operand::f32;
   static constexpr Products kQk = kFloatQk ? Isa::kFloats : Isa::kIntegers;
@@ -55,16 +60,7 @@ class RowsNest {
   /// again.
   static constexpr bool kPBias = S::kP == Operand::s8 && kPv.p == Element::u8_bias;
   static constexpr std::int64_t kPBytes = 4 / group_elements(kPv.p);
-  /// A row's constants: one row a lane for a whole group, or one row each.
-  static constexpr std::int64_t kRowSets = kRowLanes ? 1 : kRows;
-
-  /// A group of rows across key blocks.
-  struct Group {
-    Row row[kRowSets];
-    State state[kRowSets];
-    std::uint32_t seen;  ///< bit r: row r saw a key
-    float reach;         ///< largest |score| of a row, in octaves, where K's scale is 1
-  };
+  static constexpr std::int64_t kRowSets = Group::kSets;
 
   static std::int64_t groups(std::int64_t rows) { return (rows + kRows - 1) / kRows; }
 
@@ -77,7 +73,7 @@ class RowsNest {
   };
   static constexpr bool kWords = kFixed || kIntegerWords;
   /// Whether the keys of a row may be cut into ranges.
-  static constexpr bool kMerges = requires { typename S::Merge; };
+  static constexpr bool kMerges = RowParts<S, Isa>::kMerges;
 
   static std::int64_t scratch_bytes(std::int64_t rows, std::int64_t key_block, std::int64_t dim_v) {
     return layout(rows, key_block, dim_v).bytes;
@@ -90,7 +86,8 @@ class RowsNest {
 
   explicit RowsNest(const RowsCall& call) : call_(call), scheme_(S::prepare(call.prepare)) {
     const Layout at = layout(call.rows, call.prepare.key_block, call.dim_v);
-    state_at(call.parts.state ? call.parts.state : call.scratch);
+    const RowStates<S, Isa> states = states_at(call.parts.state ? call.parts.state : call.scratch);
+    groups_ = states.groups, out_ = states.out;
     score_ = call.scratch + at.score;
     p_ = call.scratch + at.p;
     sums_ = call.scratch + at.sums;
@@ -128,15 +125,12 @@ class RowsNest {
   /// The end of rows whose keys were cut into parts: merged in the order of the keys.
   void merge() {
     for (std::int64_t p = 1; p < call_.parts.count; ++p)
-      merge_part(call_.parts.state + p * call_.parts.stride);
+      RowParts<S, Isa>::merge(call_, {groups_, out_}, states_at(call_.parts.state + p * call_.parts.stride));
     end_rows();
   }
 
  private:
-  void end_rows() {
-    fill_end_channels();
-    for (std::int64_t r = 0; r < call_.rows; ++r) close(r);
-  }
+  void end_rows() const { Ends(call_, scheme_, channel_).end({groups_, out_}); }
 
   struct Layout {
     std::int64_t groups, out, score, words, p, sums, bias, level, channel, bytes;
@@ -161,68 +155,13 @@ class RowsNest {
     at.sums = take(kRows * dim_v * 4);
     at.bias = take(kRows * n * 4);
     at.level = take(kFixed ? n * 4 : 0);
-    at.channel = take(dim_v / (kFinishLanes ? kLanes : 1) * static_cast<std::int64_t>(sizeof(Channel)));
+    at.channel = take(Ends::channels(dim_v) * static_cast<std::int64_t>(sizeof(Channel)));
     return at;
   }
 
-  void state_at(std::byte* state) {
+  RowStates<S, Isa> states_at(std::byte* state) const {
     const Layout at = layout(call_.rows, 0, call_.dim_v);
-    groups_ = reinterpret_cast<Group*>(state + at.groups);
-    out_ = reinterpret_cast<Out*>(state + at.out);
-  }
-
-  // --- Members of lane structs, kept as arrays of 4-byte numbers.
-
-  template <class T>
-  static constexpr std::int64_t members() {
-    if constexpr (__is_empty(T))
-      return 0;
-    else
-      return static_cast<std::int64_t>(sizeof(T)) / kVector;
-  }
-  static constexpr bool kFinishLanes = requires(const S s, Out out, State state, Row row, Channel channel) {
-    s.finish(out, state, row, channel);
-  };
-
-  /// Lanes of consecutive keys or channels.
-  template <class T>
-  static T lanes_at(const float* arrays, std::int64_t stride, std::int64_t at) {
-    T lanes{};
-    for (std::int64_t m = 0; m < members<T>(); ++m)
-      __builtin_memcpy(reinterpret_cast<char*>(&lanes) + m * kVector, arrays + m * stride + at, kVector);
-    return lanes;
-  }
-
-  /// One lane's row in every lane.
-  template <class T>
-  static T row_of(const T& rows, std::int64_t lane) {
-    T all{};
-    for (std::int64_t m = 0; m < members<T>(); ++m) {
-      float member;
-      __builtin_memcpy(&member, reinterpret_cast<const char*>(&rows) + m * kVector + 4 * lane, 4);
-      const F32 vector = L::broadcast(member);
-      __builtin_memcpy(reinterpret_cast<char*>(&all) + m * kVector, &vector, kVector);
-    }
-    return all;
-  }
-
-  /// Takes lane `lane` of `from` over into `to`.
-  template <class T>
-  static void copy_lane(T& to, const T& from, std::int64_t lane) {
-    for (std::int64_t m = 0; m < members<T>(); ++m)
-      __builtin_memcpy(reinterpret_cast<char*>(&to) + m * kVector + 4 * lane,
-                       reinterpret_cast<const char*>(&from) + m * kVector + 4 * lane, 4);
-  }
-
-  template <class V>
-  static V load(const std::byte* at) {
-    V lanes;
-    __builtin_memcpy(&lanes, at, sizeof lanes);
-    return lanes;
-  }
-  template <class V>
-  static void store(std::byte* at, V lanes) {
-    __builtin_memcpy(at, &lanes, sizeof lanes);
+    return {reinterpret_cast<Group*>(state + at.groups), reinterpret_cast<Out*>(state + at.out)};
   }
 
   template <class T>
@@ -281,18 +220,9 @@ class RowsNest {
     for (std::int64_t i = 0; i < kRows * padded_; ++i) bias_[i] = 0;
   }
 
-  /// The factors of the end of a row, where its channels end one by one.
-  void fill_end_channels() {
-    if constexpr (!kFinishLanes) {
-      using Scales = ChannelScales<typename L::Scalar>;
-      for (std::int64_t c = 0; c < call_.dim_v; ++c)
-        channel_[c] = scheme_.channel(Scales{call_.channel[c], call_.channel_exponent[c]});
-    }
-  }
-
   /// The factors of a fold; v: V's scales there, or null for 1.
   void fill_channels(const float* v) {
-    if constexpr (kFinishLanes) {
+    if constexpr (Ends::kInLanes) {
       for (std::int64_t c = 0; c < call_.dim_v / kLanes; ++c) {
         ChannelScales<L> scales;
         if (v) scales.v = load<F32>(reinterpret_cast<const std::byte*>(v + c * kLanes));
@@ -535,7 +465,7 @@ class RowsNest {
       __builtin_memcpy(&peak_lanes, peaks, sizeof peak_lanes);
       __builtin_memcpy(&sum_lanes, sums, sizeof sum_lanes);
       const Step step = scheme_.step(group.state[0], peak_lanes, scheme_.view(group.row[0], block_, Acc{}));
-      for (std::int64_t r = 0; r < live; ++r) step_[r] = row_of(step, r);
+      for (std::int64_t r = 0; r < live; ++r) step_[r] = row_of<L>(step, r);
       absorb(group, step, sum_lanes, seen, live);
     }
     return seen;
@@ -581,7 +511,7 @@ class RowsNest {
       return;
     }
     for (std::int64_t r = 0; r < live; ++r)
-      if (seen >> r & 1) copy_lane(group.state[0], next, r);
+      if (seen >> r & 1) copy_lane<L>(group.state[0], next, r);
   }
 
   /// Scores to codes of P, for the group's rows; returns the rows that saw a key.
@@ -596,7 +526,7 @@ class RowsNest {
       if (first[r] == last[r]) continue;
       seen |= 1u << r;
       if constexpr (kRowLanes) {
-        peak[r] = score_row(r, row_of(views[0], r), first[r], last[r], low, high);
+        peak[r] = score_row(r, row_of<L>(views[0], r), first[r], last[r], low, high);
       } else {
         Element1<Acc> row_peak{};
         if constexpr (S::kUsesRowPeak) row_peak = largest_sum(r, first[r], last[r], low, high);
@@ -617,7 +547,7 @@ class RowsNest {
         continue;
       }
       if constexpr (kRowLanes) {
-        mass[r] = weigh_row(r, step_[r] = row_of(steps[0], r), first[r], last[r], low, high);
+        mass[r] = weigh_row(r, step_[r] = row_of<L>(steps[0], r), first[r], last[r], low, high);
       } else {
         step_[r] = steps[r];
         const auto sum = weigh_row(r, steps[r], first[r], last[r], low, high) + padding(steps[r]);
@@ -766,7 +696,7 @@ class RowsNest {
   }
 
   Key key(std::int64_t at) const {
-    return lanes_at<Key>(call_.head.keys, call_.head.key_stride, begin_ + at);
+    return lanes_at<L, Key>(call_.head.keys, call_.head.key_stride, begin_ + at);
   }
 
   /// The block's P V into the rows' outputs.
@@ -781,130 +711,11 @@ class RowsNest {
         if constexpr (kPBias)
           pv -= 128 * load<I32>(reinterpret_cast<const std::byte*>(call_.head.block_v_sum +
                                                                    index_ * call_.dim_v + c * kLanes));
-        if constexpr (kFinishLanes)
+        if constexpr (Ends::kInLanes)
           scheme_.fold(out[c], pv, step_[r], channel_[c]);
         else
           scheme_.fold(out[c], pv, step_[r], Channel{});
       }
-    }
-  }
-
-  /// Takes another range's state into this one's.
-  void merge_part(std::byte* state) {
-    Group* const groups = groups_;
-    Out* const outs = out_;
-    state_at(state);
-    const Group* const other_groups = groups_;
-    const Out* const other_outs = out_;
-    groups_ = groups, out_ = outs;
-    const std::int64_t columns = call_.dim_v / kLanes;
-    for (std::int64_t r = 0; r < call_.rows; ++r) {
-      const std::int64_t lane = r % kRows;
-      Group& group = groups[r / kRows];
-      const Group& other = other_groups[r / kRows];
-      if (other.seen >> lane & 1) merge_row(group, outs + r * columns, other, other_outs + r * columns, lane);
-    }
-  }
-
-  void merge_row(Group& group, Out* out, const Group& other, const Out* other_out, std::int64_t lane) {
-    if constexpr (kMerges) {
-      State state = state_of(group, lane);
-      const State other_state = state_of(other, lane);
-      const bool first = !(group.seen >> lane & 1);
-      for (std::int64_t c = 0; c < call_.dim_v / kLanes; ++c) {
-        if (first)
-          out[c] = other_out[c];
-        else
-          S::Merge::merge_out(out[c], state, other_out[c], other_state);
-      }
-      state = first ? other_state : S::Merge::merge(state, other_state);
-      if constexpr (kRowLanes)
-        copy_lane(group.state[0], state, lane);
-      else
-        group.state[lane] = state;
-      group.seen |= 1u << lane;
-    }
-  }
-
-  /// A row's state: in all lanes, where rows come in lanes.
-  static State state_of(const Group& group, std::int64_t lane) {
-    if constexpr (kRowLanes)
-      return row_of(group.state[0], lane);
-    else
-      return group.state[lane];
-  }
-
-  // --- The end of a row.
-
-  void close(std::int64_t r) {
-    const std::int64_t g = r / kRows, lane = r % kRows, columns = call_.dim_v / kLanes;
-    const Group& group = groups_[g];
-    if (!(group.seen >> lane & 1)) return close_empty(r);
-    const Out* out = out_ + r * columns;
-    State state;
-    Row row;
-    if constexpr (kRowLanes) {
-      state = row_of(group.state[0], lane), row = row_of(group.row[0], lane);
-      call_.lse[r] = scheme_.lse(state, row)[0];
-    } else {
-      state = group.state[lane], row = group.row[lane];
-      call_.lse[r] = scheme_.lse(state, row);
-    }
-    if constexpr (kFinishLanes) {
-      for (std::int64_t c = 0; c < columns; ++c) finish_lanes(r, c, out[c], state, row);
-      if constexpr (S::kOutput == Output::one_scale) call_.scale[r] = scheme_.output_scale();
-    } else {
-      finish_codes(r, out, state, row);
-    }
-  }
-
-  void close_empty(std::int64_t r) {
-    for (std::int64_t c = 0; c < call_.dim_v; ++c) {
-      if constexpr (S::kOutput == Output::values)
-        call_.values[r * call_.dim_v + c] = 0;
-      else
-        call_.codes[r * call_.dim_v + c] = 0;
-    }
-    if constexpr (S::kOutput != Output::values) call_.scale[r] = 0;
-    call_.lse[r] = kMinusInfinity;
-  }
-
-  void finish_lanes(std::int64_t r, std::int64_t c, const Out& out, const State& state, const Row& row) {
-    const ChannelScales<L> scales{
-        load<F32>(reinterpret_cast<const std::byte*>(call_.channel + c * kLanes)),
-        load<I32>(reinterpret_cast<const std::byte*>(call_.channel_exponent + c * kLanes))};
-    const Channel channel = scheme_.channel(scales);
-    const auto value = scheme_.finish(out, state, row, channel);
-    const std::int64_t at = r * call_.dim_v + c * kLanes;
-    if constexpr (S::kOutput == Output::values) {
-      store(reinterpret_cast<std::byte*>(call_.values + at), value);
-    } else {
-      for (std::int64_t i = 0; i < kLanes; ++i) call_.codes[at + i] = static_cast<std::int8_t>(value[i]);
-    }
-  }
-
-  /// The end of a row that is computed one channel at a time.
-  void finish_codes(std::int64_t r, const Out* out, const State& state, const Row& row) {
-    const auto finished = [&](std::int64_t c) {
-      return scheme_.finish(S::one_of(out[c / kLanes], static_cast<int>(c % kLanes)), state, row,
-                            channel_[c]);
-    };
-    std::int8_t* codes = call_.codes + r * call_.dim_v;
-    if constexpr (S::kOutput == Output::row_scale) {
-      constexpr std::int64_t kMostChannels = 256;
-      typename S::Wide wide[kMostChannels], peak{};
-      for (std::int64_t c = 0; c < call_.dim_v; ++c) {
-        wide[c] = finished(c);
-        const typename S::Wide size = wide[c] < 0 ? -wide[c] : wide[c];
-        peak = size > peak ? size : peak;
-      }
-      const auto ending = scheme_.ending(state, row, peak);
-      for (std::int64_t c = 0; c < call_.dim_v; ++c)
-        codes[c] = static_cast<std::int8_t>(scheme_.output_code(wide[c], ending));
-      call_.scale[r] = scheme_.output_scale(ending);
-    } else {
-      for (std::int64_t c = 0; c < call_.dim_v; ++c) codes[c] = static_cast<std::int8_t>(finished(c));
-      call_.scale[r] = scheme_.output_scale();
     }
   }
 
@@ -915,104 +726,13 @@ class RowsNest {
   std::byte *score_, *p_, *sums_;
   std::byte* words_;
   float *bias_, *row_level_;
-  Channel* channel_;             ///< factors of a fold in lanes, or of the end where channels end one by one
+  Channel* channel_;             ///< factors of a fold in lanes, then of the end
   std::int64_t words_made_ = 0;  ///< keys of the group whose words came with their products
   float bias_reach_ = 0;         ///< largest |bias| of the group in the block, in octaves; NaN where one is
   std::int64_t padded_, score_row_, p_row_, sums_row_;
   std::int64_t index_ = 0, begin_ = 0, end_ = 0;
   typename S::Block block_{};
   Step step_[kRows];
-};
-
-/// The table entry of a scheme on an instruction set.
-template <template <class> class SchemeOf, class Isa>
-struct NestFor {
-  using S = SchemeOf<typename Isa::Lane>;
-  using L = typename Isa::Lane;
-  using F32 = typename L::F32;
-  using Rows = RowsNest<S, Isa>;
-  static constexpr bool kHasValue = requires(const S& s) { s.value(F32{}); };
-  static constexpr bool kTakesLargest = requires(const S& s) { s.block(1.0f, 1.0f); };
-  static constexpr std::int64_t kLanes = Isa::kLanes;
-  static constexpr std::int64_t kMembers =
-      __is_empty(typename S::Key) ? 0 : static_cast<std::int64_t>(sizeof(typename S::Key)) / (4 * kLanes);
-
-  static void attend(const RowsCall& call) { Rows(call).run(); }
-  static void part(const RowsCall& call) { Rows(call).part(); }
-  static void merge(const RowsCall& call) { Rows(call).merge(); }
-
-  static void key_constants(const Prepare& prepare, const float* k_scale, const float* v_scale,
-                            std::int64_t count, float block_k_scale, float v_largest, float* out,
-                            std::int64_t stride) {
-    if constexpr (kMembers > 0) {
-      const S scheme = S::prepare(prepare);
-      typename S::Block block;
-      if constexpr (kTakesLargest)
-        block = scheme.block(block_k_scale, v_largest);
-      else
-        block = scheme.block(block_k_scale);
-      for (std::int64_t j = 0; j < count; j += kLanes) {
-        KeyScales<L> scales;
-        __builtin_memcpy(&scales.k, k_scale + j, sizeof scales.k);
-        __builtin_memcpy(&scales.v, v_scale + j, sizeof scales.v);
-        const typename S::Key key = scheme.key(scales, block);
-        for (std::int64_t m = 0; m < kMembers; ++m)
-          __builtin_memcpy(out + m * stride + j, reinterpret_cast<const char*>(&key) + 4 * kLanes * m,
-                           4 * kLanes);
-      }
-    }
-  }
-
-  static void v_values(const Prepare& prepare, float* v, std::int64_t count) {
-    if constexpr (kHasValue) {
-      const S scheme = S::prepare(prepare);
-      for (std::int64_t i = 0; i < count; i += kLanes) {
-        F32 values;
-        __builtin_memcpy(&values, v + i, sizeof values);
-        values = scheme.value(values);
-        __builtin_memcpy(v + i, &values, sizeof values);
-      }
-    }
-  }
-
-  static std::int64_t table_entries(const SchemeOptions& options) {
-    if constexpr (requires { &S::fill_table; })
-      return S::table_entries(options);
-    else
-      return 0;
-  }
-  static void fill_table(const SchemeOptions& options, float* table) {
-    if constexpr (requires { &S::fill_table; }) S::fill_table(options, table);
-  }
-
-  using FixedConstants = decltype(Nest::fixed_constants);
-  static constexpr FixedConstants fixed_constants() {
-    if constexpr (Rows::kIntegerWords)
-      return IntegerWords<S, Isa>::constants;
-    else if constexpr (Rows::kFixed)
-      return FixedSoftmax<S, Isa>::constants;
-    else
-      return nullptr;
-  }
-
-  static constexpr Products kQk = S::kQk == Operand::f32 ? Isa::kFloats : Isa::kIntegers;
-  static constexpr Products kPv = S::kP == Operand::f32 ? Isa::kFloats : Isa::kIntegers;
-  static constexpr Nest kNest{
-      {Isa::kLanes, kQk.q, kQk.k, kPv.v, Isa::kRows, S::kP == Operand::s8&& kPv.p == Element::u8_bias},
-      S::kOutput,
-      static_cast<std::int32_t>(kMembers),
-      carries_v<S>(),
-      kTakesLargest,
-      Rows::scratch_bytes,
-      table_entries,
-      fill_table,
-      key_constants,
-      fixed_constants(),
-      kHasValue ? v_values : nullptr,
-      attend,
-      Rows::kMerges ? part : nullptr,
-      Rows::kMerges ? merge : nullptr,
-      Rows::state_bytes};
 };
 
 }  // namespace

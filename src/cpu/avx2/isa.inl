@@ -1,8 +1,8 @@
 // AVX2, as attend.inl asks for it: integers in 16 bits, or in 8 with AVX-VNNI.
 #include <immintrin.h>
 
-#include "cpu/attend.inl"
 #include "cpu/avx2/products.h"
+#include "cpu/nest.inl"
 #include "lanes/vector.h"
 
 namespace octet::cpu {

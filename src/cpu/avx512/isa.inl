@@ -1,8 +1,8 @@
 // AVX-512 with VNNI, as attend.inl asks for it.
 #include <immintrin.h>
 
-#include "cpu/attend.inl"
 #include "cpu/avx512/products.h"
+#include "cpu/nest.inl"
 #include "lanes/vector.h"
 
 namespace octet::cpu {

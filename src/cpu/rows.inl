@@ -1,0 +1,85 @@
+// Rows as a nest carries them: what a group of rows keeps across key blocks, and lane structs in memory.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace octet::cpu {
+namespace {
+
+/// A group of rows across key blocks. A row's constants and state: one row a lane for the whole group, or one
+/// row each.
+template <class S, class Isa>
+struct RowGroup {
+  static constexpr std::int64_t kSets = S::kRowLanes ? 1 : Isa::kRows;
+  typename S::Row row[kSets];
+  typename S::State state[kSets];
+  std::uint32_t seen;  ///< bit r: row r saw a key
+  float reach;         ///< largest |score| of a row, in octaves, where K's scale is 1
+};
+
+/// Where the groups of a call's rows are, and their outputs: [row][vector of channels].
+template <class S, class Isa>
+struct RowStates {
+  RowGroup<S, Isa>* groups;
+  typename S::Out* out;
+};
+
+// --- Structs whose members are lanes L of 4-byte numbers, in memory.
+
+template <class L>
+inline constexpr std::int64_t kMemberBytes = 4 * L::kWidth;
+
+template <class L, class T>
+constexpr std::int64_t members() {
+  if constexpr (__is_empty(T))
+    return 0;
+  else
+    return static_cast<std::int64_t>(sizeof(T)) / kMemberBytes<L>;
+}
+
+/// Lanes of consecutive keys or channels, from arrays of the members.
+template <class L, class T>
+T lanes_at(const float* arrays, std::int64_t stride, std::int64_t at) {
+  constexpr std::int64_t kBytes = kMemberBytes<L>;
+  T lanes{};
+  for (std::int64_t m = 0; m < members<L, T>(); ++m)
+    __builtin_memcpy(reinterpret_cast<char*>(&lanes) + m * kBytes, arrays + m * stride + at, kBytes);
+  return lanes;
+}
+
+/// One lane's row in every lane.
+template <class L, class T>
+T row_of(const T& rows, std::int64_t lane) {
+  constexpr std::int64_t kBytes = kMemberBytes<L>;
+  T all{};
+  for (std::int64_t m = 0; m < members<L, T>(); ++m) {
+    float member;
+    __builtin_memcpy(&member, reinterpret_cast<const char*>(&rows) + m * kBytes + 4 * lane, 4);
+    const typename L::F32 vector = L::broadcast(member);
+    __builtin_memcpy(reinterpret_cast<char*>(&all) + m * kBytes, &vector, kBytes);
+  }
+  return all;
+}
+
+/// Takes lane `lane` of `from` over into `to`.
+template <class L, class T>
+void copy_lane(T& to, const T& from, std::int64_t lane) {
+  constexpr std::int64_t kBytes = kMemberBytes<L>;
+  for (std::int64_t m = 0; m < members<L, T>(); ++m)
+    __builtin_memcpy(reinterpret_cast<char*>(&to) + m * kBytes + 4 * lane,
+                     reinterpret_cast<const char*>(&from) + m * kBytes + 4 * lane, 4);
+}
+
+template <class V>
+V load(const std::byte* at) {
+  V lanes;
+  __builtin_memcpy(&lanes, at, sizeof lanes);
+  return lanes;
+}
+template <class V>
+void store(std::byte* at, V lanes) {
+  __builtin_memcpy(at, &lanes, sizeof lanes);
+}
+
+}  // namespace
+}  // namespace octet::cpu
