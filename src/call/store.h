@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "numerics/formats.h"
 #include "octet/types.hpp"
@@ -41,6 +42,11 @@ class RowWriter {
   }
   /// A row of values.
   void values(const float* v, std::int64_t count) const {
+    if (args_.o.dtype == DType::f32 && args_.o.stride[3] == 1) {
+      std::memcpy(static_cast<float*>(args_.o.data) + at(args_.o), v,
+                  static_cast<std::size_t>(count) * sizeof *v);
+      return;
+    }
     row(count, [v](std::int64_t c) { return v[c]; });
   }
   /// A row of codes with the scale that makes them numbers.

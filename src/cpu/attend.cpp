@@ -243,16 +243,21 @@ class Call {
     std::int64_t* first = scratch.take<std::int64_t>(padded);
     std::int64_t* last = scratch.take<std::int64_t>(padded);
     std::memset(q_packed + rows * groups * 4, 0, static_cast<std::size_t>((padded - rows) * groups * 4));
-    for (std::int64_t r = 0; r < padded; ++r) {
-      const std::int64_t row = std::min(r, rows - 1), token = unit.token_of(row);
-      const call::HeadOperand q(problem_.args.q, problem_.q, unit.sequence, unit.head_of(row));
-      RowSums sums{};
-      if (r < rows) sums = packed_.pack_query(q, token, q_packed + r * groups * 4);
-      q_sum[r] = sums.sum, q_size[r] = sums.size;
-      q_scale[r] = q.token_scale(token);
-      const call::KeyRange seen = visible(unit, token);
-      first[r] = std::max(seen.begin, keys.begin), last[r] = std::max(first[r], std::min(seen.end, keys.end));
+    std::int64_t r = 0;
+    for (std::int64_t h = unit.head; h < unit.head + unit.heads; ++h) {
+      const call::HeadOperand q(problem_.args.q, problem_.q, unit.sequence, h);
+      q.token_scales(unit.begin, unit.tokens(), q_scale + r);
+      for (std::int64_t token = unit.begin; token < unit.end; ++token, ++r) {
+        const RowSums sums = packed_.pack_query(q, token, q_packed + r * groups * 4);
+        q_sum[r] = sums.sum, q_size[r] = sums.size;
+        const call::KeyRange seen = visible(unit, token);
+        first[r] = std::max(seen.begin, keys.begin),
+        last[r] = std::max(first[r], std::min(seen.end, keys.end));
+      }
     }
+    for (; r < padded; ++r)
+      q_sum[r] = q_size[r] = 0, q_scale[r] = q_scale[rows - 1], first[r] = first[rows - 1],
+      last[r] = last[rows - 1];
     call.q = q_packed, call.q_size = q_size, call.q_sum = q_sum, call.q_scale = q_scale, call.first = first,
     call.last = last;
 
@@ -275,20 +280,22 @@ class Call {
   }
 
   void write(const RowsCall& call, const Unit& unit) const {
-    const std::int64_t dim_v = problem_.desc.head_dim_v;
-    for (std::int64_t r = 0; r < call.rows; ++r) {
-      const call::RowWriter writer(problem_.args, problem_.q.batch(unit.sequence), unit.head_of(r),
-                                   problem_.q.begin(unit.sequence) + unit.token_of(r));
-      const bool empty = call.lse[r] == kMinusInfinity;
-      writer.lse(empty ? double{kMinusInfinity} : double{call.lse[r]} + writer.lse_shift());
-      if (call.codes) {
-        writer.codes(call.codes + r * call.dim_v, dim_v, call.scale[r]);
-        writer.scale(call.scale[r]);
-      } else {
-        writer.values(call.values + r * call.dim_v, dim_v);
-        writer.scale(0);
+    const std::int64_t dim_v = problem_.desc.head_dim_v, batch = problem_.q.batch(unit.sequence),
+                       first = problem_.q.begin(unit.sequence);
+    std::int64_t r = 0;
+    for (std::int64_t h = unit.head; h < unit.head + unit.heads; ++h)
+      for (std::int64_t token = unit.begin; token < unit.end; ++token, ++r) {
+        const call::RowWriter writer(problem_.args, batch, h, first + token);
+        const bool empty = call.lse[r] == kMinusInfinity;
+        writer.lse(empty ? double{kMinusInfinity} : double{call.lse[r]} + writer.lse_shift());
+        if (call.codes) {
+          writer.codes(call.codes + r * call.dim_v, dim_v, call.scale[r]);
+          writer.scale(call.scale[r]);
+        } else {
+          writer.values(call.values + r * call.dim_v, dim_v);
+          writer.scale(0);
+        }
       }
-    }
   }
 
   const Nest& nest_;

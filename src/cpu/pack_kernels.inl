@@ -1,5 +1,7 @@
 // The packing of one vector width. Loops over a row's codes are left to the compiler, which knows them well;
 // the transposition of K is written in the vectors of lanes/native.h.
+#include <immintrin.h>
+
 #include <utility>
 
 #include "cpu/pack_kernels.h"
@@ -16,8 +18,21 @@ struct PackIn {
   static constexpr int kPartRows = 4;
 
   static RowSums sums(const std::int8_t* codes, std::int64_t count) {
-    RowSums s{0, 0};
-    for (std::int64_t c = 0; c < count; ++c) {
+    constexpr std::int64_t kStep = 16;
+    // psadbw sums unsigned bytes: |code|, and code + 128.
+    const __m128i high = _mm_set1_epi8(-128);
+    __m128i shifted{}, absolute{};
+    std::int64_t c = 0;
+    for (; c + kStep <= count; c += kStep) {
+      const __m128i code = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + c));
+      shifted = _mm_add_epi64(shifted, _mm_sad_epu8(_mm_xor_si128(code, high), __m128i{}));
+      absolute = _mm_add_epi64(absolute, _mm_sad_epu8(_mm_abs_epi8(code), __m128i{}));
+    }
+    const auto both = [](__m128i x) {
+      return _mm_cvtsi128_si32(x) + _mm_cvtsi128_si32(_mm_unpackhi_epi64(x, x));
+    };
+    RowSums s{both(shifted) - 128 * static_cast<std::int32_t>(c), both(absolute)};
+    for (; c < count; ++c) {
       const std::int32_t code = codes[c];
       s.sum += code;
       s.size += code < 0 ? -code : code;

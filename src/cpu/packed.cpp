@@ -145,15 +145,20 @@ void PackedCall::put(std::byte* workspace, const call::Problem& problem, const P
 
 void PackedCall::pack_row(Element element, const call::HeadOperand& operand, std::int64_t token,
                           std::byte* out) const {
-  const std::int64_t dim = operand.dim(), all = dim_groups_ * group_elements(element);
+  const std::int64_t dim = operand.dim();
   if (element == Element::f32) {
     auto* numbers = reinterpret_cast<float*>(out);
     operand.load(token, numbers);
-    std::fill(numbers + dim, numbers + all, 0.0f);
+    std::fill(numbers + dim, numbers + dim_groups_, 0.0f);
     return;
   }
   std::int8_t room[kLargestDim];
-  const std::int8_t* codes = codes_of(operand, token, room);
+  pack_codes(element, codes_of(operand, token, room), dim, out);
+}
+
+void PackedCall::pack_codes(Element element, const std::int8_t* codes, std::int64_t dim,
+                            std::byte* out) const {
+  const std::int64_t all = dim_groups_ * group_elements(element);
   if (element == Element::s16) {
     auto* words = reinterpret_cast<std::int16_t*>(out);
     kernels_.to_s16(codes, dim, words);
@@ -169,10 +174,14 @@ void PackedCall::pack_row(Element element, const call::HeadOperand& operand, std
 }
 
 RowSums PackedCall::pack_query(const call::HeadOperand& q, std::int64_t token, std::byte* out) const {
-  pack_row(nest_.packing.q, q, token, out);
-  if (nest_.packing.q == Element::f32) return {};
+  if (nest_.packing.q == Element::f32) {
+    pack_row(Element::f32, q, token, out);
+    return {};
+  }
   std::int8_t room[kLargestDim];
-  return kernels_.sums(codes_of(q, token, room), q.dim());
+  const std::int8_t* codes = codes_of(q, token, room);
+  pack_codes(nest_.packing.q, codes, q.dim(), out);
+  return kernels_.sums(codes, q.dim());
 }
 
 // Rows of as many keys as a vector has lanes are turned into columns together. Where the rows begin or end

@@ -78,6 +78,7 @@ class PackedCall {
   Region region(const call::Problem& problem, std::int64_t sequence, std::int64_t kv_head) const;
 
   void pack_row(Element element, const call::HeadOperand& operand, std::int64_t token, std::byte* out) const;
+  void pack_codes(Element element, const std::int8_t* codes, std::int64_t dim, std::byte* out) const;
   // put()'s parts; out, sums: of token 0 and block 0 of the region.
   void put_k(const Rows& rows, std::byte* out) const;
   void put_v_codes(const Rows& rows, std::byte* out, std::int32_t* sums) const;
