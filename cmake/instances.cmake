@@ -100,8 +100,8 @@ endfunction()
 # note: gcc 12 takes the undefined operand of its own AVX-512 intrinsics for an uninitialised variable.
 set(OCTET_CPU_SETS
   "avx512_vnni avx512 -mavx2 -mfma -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>"
-  "avx_vnni    avx2   -mavx2 -mfma -mavxvnni"
-  "avx2        avx2   -mavx2 -mfma"
+  "avx_vnni    avx2   -mavx2 -mfma -mf16c -mavxvnni"
+  "avx2        avx2   -mavx2 -mfma -mf16c"
 )
 
 # Writes src/cpu/<set>.cpp, which holds the nests of a set and their table <set>_nest(), into the build tree; their paths go to out_var.

@@ -40,11 +40,15 @@ class HeadBias {
   /// -inf hides the key; 0 where there is no bias.
   float at(std::int64_t query, std::int64_t key) const {
     if (kind_ == AttentionDesc::Bias::none) return 0;
-    const std::int64_t offset = base_ + query * row_stride_ + key * key_stride_;
+    const std::int64_t offset = this->offset(query) + key * key_stride_;
     if (kind_ == AttentionDesc::Bias::additive) return decode(bias_, offset);
     return static_cast<const std::uint8_t*>(bias_.data)[offset] ? 0.0f : -__builtin_huge_valf();
   }
   bool any() const { return kind_ != AttentionDesc::Bias::none; }
+
+  /// The element of the query's key 0, and how far it is from a key's to the next key's.
+  std::int64_t offset(std::int64_t query) const { return base_ + query * row_stride_; }
+  std::int64_t key_stride() const { return key_stride_; }
 
  private:
   AttentionDesc::Bias kind_;

@@ -41,22 +41,7 @@ struct Unit {
 
   std::int64_t tokens() const { return end - begin; }
   std::int64_t rows() const { return heads * tokens(); }
-  std::int64_t head_of(std::int64_t row) const { return head + row / tokens(); }
-  std::int64_t token_of(std::int64_t row) const { return begin + row % tokens(); }
 };
-
-/// What reading a bias needs to know.
-struct BiasContext {
-  const call::Problem& problem;
-  const Unit& unit;
-};
-
-void read_bias(const void* context, std::int64_t row, std::int64_t begin, std::int64_t end, float* out) {
-  const BiasContext& c = *static_cast<const BiasContext*>(context);
-  const call::HeadBias bias(c.problem.desc, c.problem.args.bias, c.problem.k.batch(c.unit.sequence),
-                            c.unit.head_of(row));
-  for (std::int64_t j = begin; j < end; ++j) out[j - begin] = bias.at(c.unit.token_of(row), j);
-}
 
 /// Where the states of ranges lie.
 class RangeStates {
@@ -197,9 +182,7 @@ class Call {
     const std::int64_t keys = problem_.k.length(unit.sequence);
     if (!cuts(unit.sequence)) {
       if (range > 0) return;
-      RowsCall call = open(unit, {0, keys});
-      const BiasContext bias{problem_, unit};
-      call.bias = {read_bias, problem_.args.bias.data ? &bias : nullptr};
+      const RowsCall call = open(unit, {0, keys});
       nest_.attend(call);
       write(call, unit);
       return;
@@ -208,8 +191,6 @@ class Call {
     if (range < used.begin || range >= used.end) return;
     const std::int64_t begin = range * range_keys();
     RowsCall call = open(unit, {begin, std::min(begin + range_keys(), keys)});
-    const BiasContext bias{problem_, unit};
-    call.bias = {read_bias, problem_.args.bias.data ? &bias : nullptr};
     call.parts = parts(unit, {range, range + 1});
     nest_.part(call);
   }
@@ -260,6 +241,7 @@ class Call {
       last[r] = last[rows - 1];
     call.q = q_packed, call.q_size = q_size, call.q_sum = q_sum, call.q_scale = q_scale, call.first = first,
     call.last = last;
+    call.bias = bias_rows(unit, scratch);
 
     float* channel = scratch.take<float>(dim_v);
     std::int32_t* exponent = scratch.take<std::int32_t>(dim_v);
@@ -277,6 +259,20 @@ class Call {
     call.lse = scratch.take<float>(rows);
     call.scratch = scratch.take<std::byte>(nest_.scratch_bytes(rows, d.key_block, dim_v));
     return call;
+  }
+
+  BiasRows bias_rows(const Unit& unit, Scratch& scratch) const {
+    const TensorView& bias = problem_.args.bias;
+    if (!bias.data) return {};
+    std::int64_t* row = scratch.take<std::int64_t>(unit.rows());
+    std::int64_t key_stride = 0;
+    for (std::int64_t h = 0; h < unit.heads; ++h) {
+      const call::HeadBias head(problem_.desc, bias, problem_.k.batch(unit.sequence), unit.head + h);
+      key_stride = head.key_stride();
+      for (std::int64_t t = 0; t < unit.tokens(); ++t)
+        row[h * unit.tokens() + t] = head.offset(unit.begin + t);
+    }
+    return {bias.data, bias.dtype, key_stride, row};
   }
 
   void write(const RowsCall& call, const Unit& unit) const {

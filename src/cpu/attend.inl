@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cpu/bias.inl"
 #include "cpu/ends.inl"
 #include "cpu/fixed.inl"
 #include "cpu/integer_words.inl"
@@ -84,23 +85,8 @@ class RowsNest {
     return layout(rows, 0, dim_v).score;
   }
 
-  explicit RowsNest(const RowsCall& call) : call_(call), scheme_(S::prepare(call.prepare)) {
-    const Layout at = layout(call.rows, call.prepare.key_block, call.dim_v);
-    const RowStates<S, Isa> states = states_at(call.parts.state ? call.parts.state : call.scratch);
-    groups_ = states.groups, out_ = states.out;
-    score_ = call.scratch + at.score;
-    p_ = call.scratch + at.p;
-    sums_ = call.scratch + at.sums;
-    words_ = call.scratch + at.words;
-    bias_ = reinterpret_cast<float*>(call.scratch + at.bias);
-    row_level_ = reinterpret_cast<float*>(call.scratch + at.level);
-    channel_ = reinterpret_cast<Channel*>(call.scratch + at.channel);
-    padded_ = padded(call.prepare.key_block);
-    score_row_ = 4 * padded_;
-    p_row_ = kPBytes * padded_;
-    sums_row_ = 4 * call.dim_v;
-  }
-
+  explicit RowsNest(const RowsCall& call)
+      : RowsNest(call, layout(call.rows, call.prepare.key_block, call.dim_v)) {}
   void run() {
     part();
     end_rows();
@@ -153,10 +139,28 @@ class RowsNest {
     at.words = take(kWords ? kRows * n * 2 : 0);
     at.p = take(kRows * n * kPBytes);
     at.sums = take(kRows * dim_v * 4);
-    at.bias = take(kRows * n * 4);
+    at.bias = take(GroupBias<Isa>::bytes(n));
     at.level = take(kFixed ? n * 4 : 0);
     at.channel = take(Ends::channels(dim_v) * static_cast<std::int64_t>(sizeof(Channel)));
     return at;
+  }
+
+  RowsNest(const RowsCall& call, const Layout& at)
+      : call_(call),
+        scheme_(S::prepare(call.prepare)),
+        bias_(call.bias, call.scratch + at.bias, padded(call.prepare.key_block)) {
+    const RowStates<S, Isa> states = states_at(call.parts.state ? call.parts.state : call.scratch);
+    groups_ = states.groups, out_ = states.out;
+    score_ = call.scratch + at.score;
+    p_ = call.scratch + at.p;
+    sums_ = call.scratch + at.sums;
+    words_ = call.scratch + at.words;
+    row_level_ = reinterpret_cast<float*>(call.scratch + at.level);
+    channel_ = reinterpret_cast<Channel*>(call.scratch + at.channel);
+    padded_ = padded(call.prepare.key_block);
+    score_row_ = 4 * padded_;
+    p_row_ = kPBytes * padded_;
+    sums_row_ = 4 * call.dim_v;
   }
 
   RowStates<S, Isa> states_at(std::byte* state) const {
@@ -217,7 +221,6 @@ class RowsNest {
     const std::int64_t outs = groups(call_.rows) * kRows * (call_.dim_v / kLanes);
     for (std::int64_t i = 0; i < outs; ++i) out_[i] = Out{};
     fill_channels(nullptr);
-    for (std::int64_t i = 0; i < kRows * padded_; ++i) bias_[i] = 0;
   }
 
   /// The factors of a fold; v: V's scales there, or null for 1.
@@ -245,15 +248,14 @@ class RowsNest {
   void visit(std::int64_t g) {
     std::int64_t first[kRows], last[kRows], low = end_ - begin_, high = 0, live = call_.rows - g * kRows;
     live = live < kRows ? live : kRows;
-    bias_reach_ = 0;
+    bias_.open();
     for (std::int64_t r = 0; r < live; ++r) {
-      first[r] = call_.first[g * kRows + r] - begin_, last[r] = call_.last[g * kRows + r] - begin_;
-      first[r] = first[r] > 0 ? first[r] : 0;
-      last[r] = last[r] < end_ - begin_ ? last[r] : end_ - begin_;
-      if (first[r] >= last[r] || !read_bias(g * kRows + r, r, first[r], last[r])) {
-        first[r] = last[r] = 0;
-        continue;
-      }
+      KeySpan keys{call_.first[g * kRows + r] - begin_, call_.last[g * kRows + r] - begin_};
+      keys.first = keys.first > 0 ? keys.first : 0;
+      keys.last = keys.last < end_ - begin_ ? keys.last : end_ - begin_;
+      first[r] = last[r] = 0;
+      if (keys.first >= keys.last || !reads_bias(g * kRows + r, keys)) continue;
+      first[r] = keys.first, last[r] = keys.last;
       low = first[r] < low ? first[r] : low;
       high = last[r] > high ? last[r] : high;
     }
@@ -261,12 +263,14 @@ class RowsNest {
     low = low / kLanes * kLanes, high = round_up(high, kLanes);
     if constexpr (kPBias)
       low = 0, high = round_up(end_ - begin_, kLanes);  // the sum of V's codes is the block's
+    for (std::int64_t r = 0; bias_.any() && r < live; ++r)
+      if (first[r] < last[r]) bias_.hide_outside(r, {first[r], last[r]}, whole_stores(low, high));
 
     Group& group = groups_[g];
     const bool in_words = fits_words(group, live);
     words_made_ = 0;
     if constexpr (kFixed && Isa::kToWords != nullptr) {
-      if (in_words && live > 1 && !call_.bias.context) {
+      if (in_words && live > 1 && !bias_.any()) {
         low = low / FixedSoftmax<S, Isa>::kChunk * FixedSoftmax<S, Isa>::kChunk;
         words_made_ = multiply_qk_to_words(g, low, high);
       }
@@ -342,41 +346,27 @@ class RowsNest {
     (one_row ? kPv.pv_row : kPv.pv)(tile, call_.dim_v / kLanes);
   }
 
-  /// Bias of a row's visible keys; false where all of them are hidden.
-  bool read_bias(std::int64_t row, std::int64_t r, std::int64_t first, std::int64_t last) {
-    if (!call_.bias.context) return true;
-    float* bias = bias_ + r * padded_;
-    call_.bias.read(call_.bias.context, row, begin_ + first, begin_ + last, bias + first);
-    bool any = false;
-    for (std::int64_t j = first; j < last; ++j) {
-      if (bias[j] == kMinusInfinity) continue;
-      any = true;
-      const float octaves = (bias[j] < 0 ? -bias[j] : bias[j]) * kLog2E;
-      bias_reach_ = octaves <= bias_reach_ ? bias_reach_ : octaves;
-    }
-    return any;
+  /// Keys of [low, high) as the 16-bit form takes them: whole stores of codes. The arrays of keys go that
+  /// far.
+  static KeySpan whole_stores(std::int64_t low, std::int64_t high) {
+    return {low / (4 * kLanes) * (4 * kLanes), padded(high)};
   }
 
-  /// Which keys [at, at + kLanes) of the block row r sees.
-  I32 visible(std::int64_t r, std::int64_t first, std::int64_t last, std::int64_t at) const {
-    I32 index{};
-    for (int i = 0; i < kLanes; ++i) index[i] = i;
-    I32 mask =
-        (index >= static_cast<std::int32_t>(first - at)) & (index < static_cast<std::int32_t>(last - at));
-    if (call_.bias.context) mask &= bias_at(r, at) != L::broadcast(kMinusInfinity);
-    return mask;
-  }
-  F32 bias_at(std::int64_t r, std::int64_t at) const {
-    return load<F32>(reinterpret_cast<const std::byte*>(bias_ + r * padded_ + at));
+  /// Whether a row's bias, where there is one, leaves it any key; `keys` are then those that it may see.
+  bool reads_bias(std::int64_t row, KeySpan& keys) { return !bias_.any() || bias_.read(row, begin_, keys); }
+
+  RowKeys<Isa> keys_of(std::int64_t r, std::int64_t first, std::int64_t last) const {
+    return bias_.keys(r, {first, last});
   }
 
   /// Whether every score of the group in this block lies in the range of the 16-bit form.
   bool fits_words(const Group& group, std::int64_t live) const {
     if constexpr (kFixed) {
       const FixedBlock& block = call_.head.fixed.blocks[index_];
-      return block.k_largest > 0 && group.reach * block.k_largest + bias_reach_ < fixed16::kReach;
+      const float limit = bias_.any() ? fixed16::kBiasedReach : fixed16::kReach;
+      return block.k_largest > 0 && group.reach * block.k_largest < limit && bias_.ordinary();
     } else if constexpr (kIntegerWords) {
-      bool fits = call_.head.fixed.blocks[index_].k_largest > 0 && !call_.bias.context;
+      bool fits = call_.head.fixed.blocks[index_].k_largest > 0 && bias_.ordinary();
       for (std::int64_t r = 0; r < live; ++r) fits = fits && S::fits_u16(group.row[r], block_);
       return fits;
     } else {
@@ -391,30 +381,52 @@ class RowsNest {
     if constexpr (kIntegerWords) {
       using Form = IntegerWords<S, Isa>;
       // Runs are counted from the block's start: the order of its words is fixed.
-      const std::int64_t begin = low / Form::kChunk * Form::kChunk, count = high - begin;
+      const std::int64_t begin = low / Form::kChunk * Form::kChunk;
+      // With a bias, a key that the row does not see is as far as a word goes: the row sees all.
+      const std::int64_t count = (bias_.any() ? whole_stores(low, high).last : high) - begin;
       const std::byte* level = call_.head.fixed.level + 4 * begin_ + 2 * begin;
       const std::uint16_t* mass = call_.head.fixed.mass + begin_ + begin;
       const auto words = [&](std::int64_t r) { return words_ + r * 2 * padded_; };
       View views[kRows];
       std::int64_t sums[kRows];
+      std::int32_t nearest[kRows], bias[kRows] = {};
+      const auto from = [&](std::int64_t r) { return bias_.any() ? 0 : first[r] - begin; };
+      const auto to = [&](std::int64_t r) { return bias_.any() ? count : last[r] - begin; };
+      const auto visible = [&](std::int64_t r) {
+        return [&, r](std::int64_t at) {
+          return WordRange<Isa>::in_range(first[r] - begin, last[r] - begin, at);
+        };
+      };
       // Each stage takes all rows before the next begins: a row's own stages wait for each other's stores.
       for (std::int64_t r = 0; r < live; ++r) {
         if (first[r] == last[r]) continue;
         seen |= 1u << r;
-        views[r] = scheme_.view(group.row[r], block_, largest_sum(r, first[r], last[r], low, high));
+        views[r] =
+            scheme_.view(group.row[r], block_, largest_sum(r, keys_of(r, first[r], last[r]), low, high));
       }
-      for (std::int64_t r = 0; r < live; ++r)
-        if (seen >> r & 1)
-          Form::distances(score_ + r * score_row_ + 4 * begin, views[r], level, count, words(r));
+      for (std::int64_t r = 0; r < live; ++r) {
+        if (!(seen >> r & 1)) continue;
+        const std::byte* sums_of_row = score_ + r * score_row_ + 4 * begin;
+        if (bias_.any()) {
+          bias[r] = scheme_.bias(L::broadcast(bias_.largest(r)))[0];
+          Form::distances(sums_of_row, views[r], level, count, words(r),
+                          Form::below(scheme_, bias_.row(r) + begin, bias[r]));
+        } else {
+          Form::distances(sums_of_row, views[r], level, count, words(r), Form::unbiased);
+        }
+      }
+      for (std::int64_t r = 0; r < live; ++r) {
+        if (!(seen >> r & 1)) continue;
+        nearest[r] = Form::nearest(words(r), from(r), to(r), count, visible(r));
+        if (nearest[r] > Form::kMostNearest) return softmax(group, first, last, low, high, live);
+      }
       for (std::int64_t r = 0; r < live; ++r) {
         if (!(seen >> r & 1)) {
           clear_row(r, begin, high);
           continue;
         }
-        const std::int64_t from = first[r] - begin, to = last[r] - begin;
-        const auto visible = [&](std::int64_t at) { return visible_words(r, from, to, begin, at); };
-        step_[r] = scheme_.step(group.state[r], -Form::nearest(words(r), from, to, count, visible), views[r]);
-        sums[r] = Form::weigh(words(r), step_[r].origin, mass, from, to, count, visible,
+        step_[r] = scheme_.step(group.state[r], bias[r] - nearest[r], views[r]);
+        sums[r] = Form::weigh(words(r), step_[r].origin - bias[r], mass, from(r), to(r), count, visible(r),
                               p_ + r * p_row_ + kPBytes * begin, kPBytes);
       }
       for (std::int64_t r = 0; r < live; ++r)
@@ -437,27 +449,36 @@ class RowsNest {
       // Each stage takes all rows before the next begins: a row's own stages wait for each other's stores.
       const auto visible = [&](std::int64_t r) {
         return [&, r](std::int64_t at) {
-          return visible_words(r, first[r] - begin, last[r] - begin, begin, at);
+          return WordRange<Isa>::in_range(first[r] - begin, last[r] - begin, at);
         };
       };
+      // With a bias, a key that the row does not see has the least word, whose weight is 0: the row sees all.
+      const std::int64_t end = bias_.any() ? whole_stores(low, high).last : high;
+      const auto from = [&](std::int64_t r) { return bias_.any() ? 0 : first[r] - begin; };
+      const auto to = [&](std::int64_t r) { return bias_.any() ? end - begin : last[r] - begin; };
       const auto words = [&](std::int64_t r) { return words_ + r * 2 * padded_; };
       for (std::int64_t r = 0; r < live; ++r) {
+        if (first[r] == last[r]) continue;
+        seen |= 1u << r;
         const std::int64_t at = begin + words_made_;
-        if (at < high)
+        if (at < end)
           Fixed::score(score_ + r * score_row_ + 4 * at, word_scales(at), word_factor(group, r),
-                       level(r, at, high), high - at, words(r) + 2 * words_made_);
-        seen |= first[r] < last[r] ? 1u << r : 0u;
+                       level(r, at, end), end - at, words(r) + 2 * words_made_);
       }
       std::int32_t peak[kRows] = {};
       alignas(64) float peaks[kLanes] = {}, sums[kLanes] = {};
       for (std::int64_t r = 0; r < live; ++r) {
-        peak[r] = Fixed::largest(words(r), first[r] - begin, plain_end(last[r] - begin), count, visible(r));
+        if (!(seen >> r & 1)) continue;
+        peak[r] = Fixed::largest(words(r), from(r), to(r), count, visible(r));
         peaks[r] = static_cast<float>(peak[r]) * (1 / fixed16::kUnits) + block.reference;
+        if (bias_.any()) peaks[r] += bias_.largest(r) * kLog2E;
       }
       for (std::int64_t r = 0; r < live; ++r) {
-        sums[r] = block.mass_unit * Fixed::weigh(words(r), peak[r], mass, first[r] - begin,
-                                                 plain_end(last[r] - begin), count, visible(r),
-                                                 p_ + r * p_row_ + kPBytes * begin, kPBytes);
+        if (seen >> r & 1)
+          sums[r] = block.mass_unit * Fixed::weigh(words(r), peak[r], mass, from(r), to(r), count, visible(r),
+                                                   p_ + r * p_row_ + kPBytes * begin, kPBytes);
+        else
+          clear_row(r, begin, high);
       }
       for (std::int64_t r = live; r < kRows && live > 1; ++r) clear_row(r, begin, high);
       Score peak_lanes;
@@ -471,30 +492,13 @@ class RowsNest {
     return seen;
   }
 
-  /// No vector is wholly visible where a bias may hide any key.
-  std::int64_t plain_end(std::int64_t last) const { return call_.bias.context ? -1 : last; }
-
-  /// Levels of a row's keys: the block's, and the row's bias where there is one.
+  /// Levels of a row's keys: the block's, and where there is a bias how far the key's lies below the row's
+  /// largest, which bounds the words whatever is added to the scores.
   const float* level(std::int64_t r, std::int64_t begin, std::int64_t high) {
     const float* level = reinterpret_cast<const float*>(call_.head.fixed.level) + begin_ + begin;
-    if (!call_.bias.context) return level;
-    for (std::int64_t at = begin; at < high; at += kLanes) {
-      const F32 bias = bias_at(r, at) * (kLog2E * fixed16::kUnits);
-      store(reinterpret_cast<std::byte*>(row_level_ + at - begin),
-            load<F32>(reinterpret_cast<const std::byte*>(level + at - begin)) + bias);
-    }
+    if (!bias_.any()) return level;
+    bias_.add_below_largest(r, {begin, high}, kLog2E * fixed16::kUnits, level, row_level_);
     return row_level_;
-  }
-
-  /// Words of keys [begin + at, ...) that row r sees.
-  auto visible_words(std::int64_t r, std::int64_t first, std::int64_t last, std::int64_t begin,
-                     std::int64_t at) const {
-    auto mask = WordRange<Isa>::in_range(first, last, at);
-    if (call_.bias.context) {
-      for (int i = 0; i < 2 * kLanes; ++i)
-        if (bias_[r * padded_ + begin + at + i] == kMinusInfinity) mask[Isa::word_of(i)] = 0;
-    }
-    return mask;
   }
 
   static float lane_of(const F32& lanes, std::int64_t lane) {
@@ -525,13 +529,14 @@ class RowsNest {
     for (std::int64_t r = 0; r < live; ++r) {
       if (first[r] == last[r]) continue;
       seen |= 1u << r;
+      const RowKeys<Isa> keys = keys_of(r, first[r], last[r]);
       if constexpr (kRowLanes) {
-        peak[r] = score_row(r, row_of<L>(views[0], r), first[r], last[r], low, high);
+        peak[r] = score_row(r, row_of<L>(views[0], r), keys, low, high);
       } else {
         Element1<Acc> row_peak{};
-        if constexpr (S::kUsesRowPeak) row_peak = largest_sum(r, first[r], last[r], low, high);
+        if constexpr (S::kUsesRowPeak) row_peak = largest_sum(r, keys, low, high);
         views[r] = scheme_.view(group.row[r], block_, row_peak);
-        peak[r] = score_row(r, views[r], first[r], last[r], low, high);
+        peak[r] = score_row(r, views[r], keys, low, high);
         steps[r] = scheme_.step(group.state[r], peak[r], views[r]);
       }
     }
@@ -546,11 +551,12 @@ class RowsNest {
         clear_row(r, low, high);
         continue;
       }
+      const RowKeys<Isa> keys = keys_of(r, first[r], last[r]);
       if constexpr (kRowLanes) {
-        mass[r] = weigh_row(r, step_[r] = row_of<L>(steps[0], r), first[r], last[r], low, high);
+        mass[r] = weigh_row(r, step_[r] = row_of<L>(steps[0], r), keys, low, high);
       } else {
         step_[r] = steps[r];
-        const auto sum = weigh_row(r, steps[r], first[r], last[r], low, high) + padding(steps[r]);
+        const auto sum = weigh_row(r, steps[r], keys, low, high) + padding(steps[r]);
         group.state[r] = scheme_.absorb(group.state[r], steps[r], sum);
       }
     }
@@ -572,52 +578,53 @@ class RowsNest {
       return 0;
   }
 
-  /// Calls body(at, masked) for the vectors of keys in [low, high); those that lie wholly in [first, last)
-  /// are not masked unless there is a bias.
+  /// Calls plain(at) for the vectors of keys in [low, high) that a row sees wholly, masked(at) for others;
+  /// for all of them where its bias hides any key.
   template <class Plain, class Masked>
-  void for_keys(std::int64_t first, std::int64_t last, std::int64_t low, std::int64_t high,
-                const Plain& plain, const Masked& masked) const {
-    std::int64_t full = round_up(first, kLanes), past = last / kLanes * kLanes;
-    if (call_.bias.context || past <= full) full = past = high;
+  static void for_keys(const RowKeys<Isa>& keys, std::int64_t low, std::int64_t high, const Plain& plain,
+                       const Masked& masked) {
+    std::int64_t full = round_up(keys.span.first, kLanes), past = keys.span.last / kLanes * kLanes;
+    if (keys.hides || past <= full) full = past = high;
     std::int64_t at = low;
     for (; at < full; at += kLanes) masked(at);
     for (; at < past; at += kLanes) plain(at);
     for (; at < high; at += kLanes) masked(at);
   }
 
-  Element1<Acc> largest_sum(std::int64_t r, std::int64_t first, std::int64_t last, std::int64_t low,
+  Element1<Acc> largest_sum(std::int64_t r, const RowKeys<Isa>& keys, std::int64_t low,
                             std::int64_t high) const {
     const std::byte* row = score_ + r * score_row_;
     Acc most = lowest<Acc>();
     for_keys(
-        first, last, low, high,
+        keys, low, high,
         [&](std::int64_t at) {
           const Acc acc = load<Acc>(row + 4 * at);
           most = acc > most ? acc : most;
         },
         [&](std::int64_t at) {
           const Acc acc = load<Acc>(row + 4 * at);
-          most = (visible(r, first, last, at) & (acc > most)) ? acc : most;
+          most = (keys.visible(at) & (acc > most)) ? acc : most;
         });
     return largest(most);
   }
 
   /// Replaces the row's sums by scores; returns the largest visible one.
-  Element1<Score> score_row(std::int64_t r, const View& view, std::int64_t first, std::int64_t last,
-                            std::int64_t low, std::int64_t high) {
+  Element1<Score> score_row(std::int64_t r, const View& view, const RowKeys<Isa>& keys, std::int64_t low,
+                            std::int64_t high) {
     std::byte* row = score_ + r * score_row_;
     const auto no_bias = scheme_.bias(F32{});
     Score most = lowest<Score>();
     for_keys(
-        first, last, low, high,
+        keys, low, high,
         [&](std::int64_t at) {
-          const Score score = scheme_.score(load<Acc>(row + 4 * at), view, key(at), no_bias);
+          const auto bias = keys.bias ? scheme_.bias(keys.bias_at(at)) : no_bias;
+          const Score score = scheme_.score(load<Acc>(row + 4 * at), view, key(at), bias);
           most = score > most ? score : most;
           store(row + 4 * at, score);
         },
         [&](std::int64_t at) {
-          const I32 mask = visible(r, first, last, at);
-          const F32 bias = mask ? bias_at(r, at) : F32{};
+          const I32 mask = keys.visible(at);
+          const F32 bias = mask ? keys.bias_at(at) : F32{};
           const Score score = scheme_.score(load<Acc>(row + 4 * at), view, key(at), scheme_.bias(bias));
           most = (mask & (score > most)) ? score : most;
           store(row + 4 * at, score);
@@ -626,7 +633,7 @@ class RowsNest {
   }
 
   /// Replaces the row's scores by codes of P; returns the mass that the row sum gains.
-  auto weigh_row(std::int64_t r, const Step& step, std::int64_t first, std::int64_t last, std::int64_t low,
+  auto weigh_row(std::int64_t r, const Step& step, const RowKeys<Isa>& keys, std::int64_t low,
                  std::int64_t high) {
     using Weight = decltype(scheme_.weight(Score{}, step));
     using Mass = decltype(scheme_.mass(Weight{}, scheme_.code(Weight{}), Key{}));
@@ -635,7 +642,7 @@ class RowsNest {
     constexpr bool kWide = __is_same(typename S::Sum, std::int64_t);
     MassSum<Mass, kWide> sum;
     for_keys(
-        first, last, low, high,
+        keys, low, high,
         [&](std::int64_t at) {
           const auto weight = scheme_.weight(load<Score>(row + 4 * at), step);
           const auto code = scheme_.code(weight);
@@ -643,7 +650,7 @@ class RowsNest {
           store_code(p + kPBytes * at, code);
         },
         [&](std::int64_t at) {
-          const I32 mask = visible(r, first, last, at);
+          const I32 mask = keys.visible(at);
           Score score = load<Score>(row + 4 * at);
           // A hidden key may score above the largest visible one, and a table has no entry for that.
           if constexpr (std::is_same_v<Score, F32>) score = mask ? score : lowest<Score>();
@@ -725,10 +732,10 @@ class RowsNest {
   Out* out_;
   std::byte *score_, *p_, *sums_;
   std::byte* words_;
-  float *bias_, *row_level_;
+  GroupBias<Isa> bias_;
+  float* row_level_;
   Channel* channel_;             ///< factors of a fold in lanes, then of the end
   std::int64_t words_made_ = 0;  ///< keys of the group whose words came with their products
-  float bias_reach_ = 0;         ///< largest |bias| of the group in the block, in octaves; NaN where one is
   std::int64_t padded_, score_row_, p_row_, sums_row_;
   std::int64_t index_ = 0, begin_ = 0, end_ = 0;
   typename S::Block block_{};

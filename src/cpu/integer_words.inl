@@ -39,17 +39,35 @@ struct IntegerWords {
     }
   }
 
-  /// z + kAbove of keys [0, count) from their sums, saturated: count is rounded up to runs.
+  /// With a bias: z of the nearest key, counted from the row's largest bias, up to which 16 bits are enough.
+  /// What saturates lies 32 octaves at least from there, less the rounding of a unit, and weights end at 16.
+  static constexpr std::int32_t kMostNearest = 32767 - (16 << S::kUnitBits);
+
+  /// What distances() makes of the distances without bias of keys [at, at + kRun).
+  static U16 unbiased(U16 words, std::int64_t /*at*/) { return words; }
+  /// Adds how far the bias lies below `largest`, the largest that the row sees; 65535 and no less for a
+  /// hidden key. |largest| < 2^28.
+  static auto below(const S& scheme, const float* bias, std::int32_t largest) {
+    return [&scheme, bias, largest](U16 words, std::int64_t at) {
+      const I32 low = largest - scheme.bias(L::load(bias + at));
+      const I32 high = largest - scheme.bias(L::load(bias + at + kLanes));
+      return W::adds_u16(words, Isa::pack_words(low, high));
+    };
+  }
+
+  /// z + kAbove of keys [0, count) from their sums, z counted from the largest bias, saturated: count is
+  /// rounded up to runs.
+  template <class Below>
   static void distances(const std::byte* sums, const typename S::View& view, const std::byte* level,
-                        std::int64_t count, std::byte* words) {
+                        std::int64_t count, std::byte* words, const Below& below) {
     const std::int32_t from = view.peak + view.half;
     const auto right = static_cast<std::int32_t>(view.right);
     const auto multiplier = simd::fill<U16>(static_cast<std::uint16_t>(view.multiplier >> 16));
     for (std::int64_t j = 0; j < count; j += kRun) {
       const I32 low = (from - load<I32>(sums + 4 * j)) >> right;
       const I32 high = (from - load<I32>(sums + 4 * (j + kLanes))) >> right;
-      store(words + 2 * j,
-            W::adds_u16(W::mulhi_u16(Isa::pack_words(low, high), multiplier), load<U16>(level + 2 * j)));
+      const U16 unbiased = W::mulhi_u16(Isa::pack_words(low, high), multiplier);
+      store(words + 2 * j, below(W::adds_u16(unbiased, load<U16>(level + 2 * j)), j));
     }
   }
 

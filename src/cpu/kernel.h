@@ -59,10 +59,13 @@ struct PackedHead {
   std::int64_t tokens;
 };
 
-/// Where the bias of one row and keys [begin, end) is decoded to f32, -inf for a hidden key.
-struct BiasReader {
-  void (*read)(const void* context, std::int64_t row, std::int64_t begin, std::int64_t end, float* out);
-  const void* context;  ///< null: there is no bias
+/// Bias or mask of the rows of a call.
+struct BiasRows {
+  const void* data;  ///< null: there is none
+  DType type;        ///< f32, f16 or bf16, added to the scaled score, -inf hiding the key; boolean: whether
+                     ///< the key is visible, a byte each
+  std::int64_t key_stride;  ///< elements from a key to the next
+  const std::int64_t* row;  ///< [row]: the element of its key 0
 };
 
 /// States of the ranges that a row's keys are cut into.
@@ -76,7 +79,7 @@ struct Parts {
 struct RowsCall {
   Prepare prepare;
   PackedHead head;
-  BiasReader bias;
+  BiasRows bias;
   std::int64_t rows, dim_groups, dim_v;  ///< dim_v: padded
   const std::byte* q;
   const std::int32_t* q_size;  ///< [row]: sum of |q|; padding rows too

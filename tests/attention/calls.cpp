@@ -67,6 +67,10 @@ Output with_plan(const Call& call, Scheme scheme, Work&& work) {
   } else if (!call.mask.empty()) {
     desc.bias = AttentionDesc::Bias::boolean;
     args.bias = view_bhsd(call.mask.data(), DType::boolean, {1, 1, call.q.size(2), call.k.size(2)});
+  } else if (call.any_bias.data) {
+    desc.bias =
+        call.any_bias.dtype == DType::boolean ? AttentionDesc::Bias::boolean : AttentionDesc::Bias::additive;
+    args.bias = call.any_bias;
   }
   if (!call.cu_q.empty()) {
     desc.sequences = static_cast<std::int64_t>(call.cu_q.size()) - 1;

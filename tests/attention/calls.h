@@ -57,6 +57,7 @@ struct Call {
   AttentionOptions options;
   Tensor bias;                           ///< additive; no elements: none
   std::vector<std::uint8_t> mask;        ///< boolean [m, n]; empty: none
+  TensorView any_bias{};                 ///< boolean or additive, of any type and layout, by its dtype
   std::vector<std::int32_t> cu_q, cu_k;  ///< varlen; empty: dense
   Layout output_layout = Layout::bhsd;
 };
