@@ -256,7 +256,7 @@ class Call {
     call.values = codes ? nullptr : scratch.take<float>(rows * dim_v);
     call.codes = codes ? scratch.take<std::int8_t>(rows * dim_v) : nullptr;
     call.scale = scratch.take<float>(rows);
-    call.lse = scratch.take<float>(rows);
+    call.lse = problem_.args.lse.data ? scratch.take<float>(rows) : nullptr;
     call.scratch = scratch.take<std::byte>(nest_.scratch_bytes(rows, d.key_block, dim_v));
     return call;
   }
@@ -282,8 +282,10 @@ class Call {
     for (std::int64_t h = unit.head; h < unit.head + unit.heads; ++h)
       for (std::int64_t token = unit.begin; token < unit.end; ++token, ++r) {
         const call::RowWriter writer(problem_.args, batch, h, first + token);
-        const bool empty = call.lse[r] == kMinusInfinity;
-        writer.lse(empty ? double{kMinusInfinity} : double{call.lse[r]} + writer.lse_shift());
+        if (call.lse) {
+          const bool empty = call.lse[r] == kMinusInfinity;
+          writer.lse(empty ? double{kMinusInfinity} : double{call.lse[r]} + writer.lse_shift());
+        }
         if (call.codes) {
           writer.codes(call.codes + r * call.dim_v, dim_v, call.scale[r]);
           writer.scale(call.scale[r]);

@@ -49,7 +49,6 @@ class RowsNest {
   using State = typename S::State;
   using Row = typename S::Row;
   using Group = RowGroup<S, Isa>;
-  using Ends = RowEnds<S, Isa>;
 
   static constexpr std::int64_t kLanes = Isa::kLanes, kRows = Isa::kRows;
   static constexpr std::int64_t kVector = kMemberBytes<L>;
@@ -116,7 +115,7 @@ class RowsNest {
   }
 
  private:
-  void end_rows() const { Ends(call_, scheme_, channel_).end({groups_, out_}); }
+  void end_rows() const { RowEnds<S, Isa>(call_, scheme_, channel_).end({groups_, out_}); }
 
   struct Layout {
     std::int64_t groups, out, score, words, p, sums, bias, level, channel, bytes;
@@ -141,7 +140,7 @@ class RowsNest {
     at.sums = take(kRows * dim_v * 4);
     at.bias = take(GroupBias<Isa>::bytes(n));
     at.level = take(kFixed ? n * 4 : 0);
-    at.channel = take(Ends::channels(dim_v) * static_cast<std::int64_t>(sizeof(Channel)));
+    at.channel = take(dim_v / kLanes * static_cast<std::int64_t>(sizeof(Channel)));
     return at;
   }
 
@@ -225,12 +224,10 @@ class RowsNest {
 
   /// The factors of a fold; v: V's scales there, or null for 1.
   void fill_channels(const float* v) {
-    if constexpr (Ends::kInLanes) {
-      for (std::int64_t c = 0; c < call_.dim_v / kLanes; ++c) {
-        ChannelScales<L> scales;
-        if (v) scales.v = load<F32>(reinterpret_cast<const std::byte*>(v + c * kLanes));
-        channel_[c] = scheme_.channel(scales);
-      }
+    for (std::int64_t c = 0; c < call_.dim_v / kLanes; ++c) {
+      ChannelScales<L> scales;
+      if (v) scales.v = load<F32>(reinterpret_cast<const std::byte*>(v + c * kLanes));
+      channel_[c] = scheme_.channel(scales);
     }
   }
 
@@ -718,10 +715,7 @@ class RowsNest {
         if constexpr (kPBias)
           pv -= 128 * load<I32>(reinterpret_cast<const std::byte*>(call_.head.block_v_sum +
                                                                    index_ * call_.dim_v + c * kLanes));
-        if constexpr (Ends::kInLanes)
-          scheme_.fold(out[c], pv, step_[r], channel_[c]);
-        else
-          scheme_.fold(out[c], pv, step_[r], Channel{});
+        scheme_.fold(out[c], pv, step_[r], channel_[c]);
       }
     }
   }

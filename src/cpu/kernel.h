@@ -95,7 +95,7 @@ struct RowsCall {
   float* values;       ///< where the scheme ends in values
   std::int8_t* codes;  ///< where it ends in codes
   float* scale;        ///< of a row's codes
-  float* lse;          ///< natural logarithm, -inf for a row that saw no key
+  float* lse;          ///< natural logarithm, -inf for a row that saw no key; null: nobody asked
 };
 
 /// What is known of a key block's keys: their scales, and the members of Key, [member][stride].

@@ -303,17 +303,17 @@ struct ShiftRight {
   }
 };
 
-/// Leading zeros by bisection: each step moves the top set bit into the upper half.
+/// Leading zeros, from the exponent of the number as f32. Without the bits that have a set one above them,
+/// its second highest is clear, and rounding does not carry. From 2^31 on the conversion sees a negative
+/// number, whose sign makes the exponent too large.
 struct LeadingZeros {
   template <class V>
   OCTET_HD V operator()(V a) const {
-    V zeros{};
-    for (std::uint32_t half = 16; half != 0; half >>= 1) {
-      const auto empty = (a >> (32u - half)) == 0u;
-      zeros += empty ? fill<V>(half) : V{};
-      a = empty ? a << half : a;
-    }
-    return zeros + (a == 0u ? fill<V>(1u) : V{});
+    using I = Like<std::int32_t, V>;
+    constexpr std::int32_t kExponentOfTwo31 = kF32Bias + 31;
+    const auto value = __builtin_convertvector(cast<I>(a & ~(a >> 1)), Like<float, V>);
+    const I exponent = cast<I>(cast<V>(value) >> static_cast<std::uint32_t>(kF32MantissaBits));
+    return cast<V>(MaxI32{}(MinI32{}(kExponentOfTwo31 - exponent, fill<I>(32)), I{}));
   }
 };
 
@@ -608,13 +608,38 @@ struct ShiftLeftI64 {
   }
 };
 
-/// The lower 32 bits of each lane.
-template <class V>
-OCTET_HD auto low_words(V a) {
-  if constexpr (kIsPair<V>)
-    return join(low_words(a.lo), low_words(a.hi));
-  else
-    return __builtin_convertvector(a, Like<std::int32_t, V>);
+/// Which 32 bits of each lane.
+enum class Word : int { low, high };
+
+template <Word kWord, class V, int... kLane>
+OCTET_HD auto words(V low, V high, std::integer_sequence<int, kLane...>) {
+  return __builtin_shufflevector(low, high, (2 * kLane + static_cast<int>(kWord))...);
+}
+
+/// These words of all lanes, in half of the registers.
+template <Word kWord, class V>
+OCTET_HD auto words(V a) {
+  if constexpr (kIsPair<V>) {
+    if constexpr (kIsPair<decltype(V::lo)>) {
+      return join(words<kWord>(a.lo), words<kWord>(a.hi));
+    } else {
+      using Half = RegisterOf<std::int32_t, sizeof(V) / 2>;
+      const Half low = cast<Half>(a.lo), high = cast<Half>(a.hi);
+#if defined(__AVX2__)
+      if constexpr (sizeof(Half) == 32) {
+        // The shuffle takes two words of each operand's 128 bits.
+        constexpr int kWords = kWord == Word::low ? 0x88 : 0xdd, kQuartersInOrder = 0xd8;
+        const __m256i mixed = cast<__m256i>(_mm256_shuffle_ps(cast<__m256>(low), cast<__m256>(high), kWords));
+        return cast<Half>(_mm256_permute4x64_epi64(mixed, kQuartersInOrder));
+      } else
+#endif
+        return words<kWord>(low, high, std::make_integer_sequence<int, kLanesOf<Half>>{});
+    }
+  } else {
+    using Words = RegisterOf<std::int32_t, sizeof(V)>;
+    const Words all = cast<Words>(a);
+    return words<kWord>(all, all, std::make_integer_sequence<int, kLanesOf<V>>{});
+  }
 }
 
 // --- Memory and single lanes

@@ -38,8 +38,10 @@ struct ScalarLane {
   static OCTET_HD F32 broadcast(float x) { return x; }
   static OCTET_HD F32 get(F32 a, int /*lane*/) { return a; }
   static OCTET_HD I32 get_i32(I32 a, int /*lane*/) { return a; }
-  static OCTET_HD I64 get_i64(I64 a, int /*lane*/) { return a; }
   static OCTET_HD void put_i32(I32& a, int /*lane*/, std::int32_t x) { a = x; }
+
+  // Across lanes.
+  static OCTET_HD std::int32_t largest_lane_i32(I32 a) { return a; }
 
   // f32, IEEE 754, round to nearest even.
   static OCTET_HD F32 add(F32 a, F32 b) { return a + b; }
@@ -122,6 +124,7 @@ struct ScalarLane {
   static OCTET_HD I64 sra_i64(I64 a, U32 s) { return a >> (s < 64 ? s : 63); }  // sign fill
 
   static OCTET_HD I32 low_word(I64 a) { return as_signed(static_cast<U32>(as_u64(a))); }  // mod 2^32
+  static OCTET_HD I32 high_word(I64 a) { return as_signed(static_cast<U32>(as_u64(a) >> 32)); }
 
   // Table lookup: table[index], no bounds check.
   static OCTET_HD F32 gather(const float* table, I32 index) { return table[index]; }

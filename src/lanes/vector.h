@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/hd.h"
+#include "lanes/exchange.h"
 #include "lanes/native.h"
 #include "lanes/pair.h"
 #include "lanes/scalar.h"
@@ -141,8 +142,10 @@ struct VectorLane {
   static OCTET_HD F32 broadcast(float x) { return simd::spread<F32>(x); }
   static OCTET_HD float get(F32 a, int lane) { return simd::lane_of(a, lane); }
   static OCTET_HD std::int32_t get_i32(const I32& a, int lane) { return simd::lane_of(a, lane); }
-  static OCTET_HD std::int64_t get_i64(const I64& a, int lane) { return simd::lane_of(a, lane); }
   static OCTET_HD void put_i32(I32& a, int lane, std::int32_t x) { simd::set_lane(a, lane, x); }
+
+  // Across lanes.
+  static OCTET_HD std::int32_t largest_lane_i32(I32 a) { return simd::largest_lane(a); }
 
   // f32
   template <class A, class B>
@@ -319,7 +322,8 @@ struct VectorLane {
   static OCTET_HD I64 sra_i64(I64 a, std::uint32_t s) {
     return simd::apply(simd::ShiftRightI64{s < 64 ? s : 63}, a);
   }
-  static OCTET_HD I32 low_word(I64 a) { return simd::low_words(a); }
+  static OCTET_HD I32 low_word(I64 a) { return simd::words<simd::Word::low>(a); }
+  static OCTET_HD I32 high_word(I64 a) { return simd::words<simd::Word::high>(a); }
 
   static OCTET_HD F32 gather(const float* table, I32 index) {
     return simd::apply(simd::Gather{table}, index);

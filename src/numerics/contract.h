@@ -16,6 +16,12 @@
 //     state    = scheme.absorb(state, step, sum)
 //   o[c] = scheme.finish(out[c], state, row, channel[c]);  lse = scheme.lse(state, row)
 //
+// Where a row ends in codes with a scale of its own, finish() gives S::Wide, outputs before that scale, and
+//
+//   peak   = scheme.larger(...) of all of the row's wide[c]
+//   ending = scheme.ending(state, row, peak)
+//   o[c]   = scheme.output_code(wide[c], ending);  its scale = scheme.output_scale(ending)
+//
 // A scheme may have value(code): then v[j][c] is that of V's code, so that V enters the product rounded to
 // another format. A scheme may have padding_mass(step): then sum gains it once for each key that the
 // sequence's last block lacks (a published kernel that counts its padding). Keys hidden by a mask never
@@ -45,15 +51,13 @@
 // What lanes are, with a lane of several values:
 //   keys            Acc, Bias, Key, Score, weights, codes (I32, or F32 for a float P) and masses: score(),
 //                   weight(), code(), mass(), key(), bias() and value() are of kWidth keys at once
-//   channels        PvAcc and Out: fold() is of kWidth channels at once
+//   channels        PvAcc, Out, Channel, Wide and what finish() gives: fold(), channel(), finish(), larger()
+//                   and output_code() are of kWidth channels at once; ending() takes the lanes of a peak
 //   rows            if kRowLanes: Row, View, State and Step hold one row a lane, and row(), view(), step(),
 //                   absorb() and lse() are of kWidth rows at once. Before score(), weight(), fold() and
-//                   finish() a kernel copies one row's members into all lanes. finish() and channel() are of
-//                   kWidth channels at once.
-//   plain numbers   Block and the scheme itself. If not kRowLanes, also Row, View, State, Step, Channel and
-//                   the peaks that view() and step() take: all functions of rows are of one row, and finish()
-//                   is of one channel, as one_of(out, lane) takes it out of its lanes (OneOut); channel()
-//                   then takes ChannelScales<L::Scalar>.
+//                   finish() a kernel copies one row's members into all lanes.
+//   plain numbers   Block, Ending and the scheme itself. If not kRowLanes, also Row, View, State, Step and
+//                   the peaks that view() and step() take: all functions of rows are of one row.
 //   Sum             what absorb() takes: the sum of a block's masses, for each lane's row or for the one row
 // Members of Key, and of Row, View, State, Step and Channel where they are lanes, are lanes of four bytes a
 // value: a kernel may keep such a struct as arrays, one a member, and read lanes from anywhere in them.

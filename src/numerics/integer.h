@@ -10,6 +10,7 @@
 #include "numerics/contract.h"
 #include "numerics/integer_arith.h"
 #include "numerics/integer_bins.h"
+#include "numerics/integer_ends.h"
 
 namespace octet {
 
@@ -26,9 +27,9 @@ struct IntegerScheme {
   using Sum = std::int64_t;
   using Bias = I32;  ///< 2^-10 octave
   using Out = integer::Bins<L>;
-  using OneOut = integer::Bins<One>;
   using Merge = IntegerScheme;
-  using Wide = std::int64_t;  ///< an output before its row's scale is known: sign, exponent, 31-bit mantissa
+  using Channel = integer::ScaledLanes<L>;  ///< V's scale where it does not vary along tokens, and the
+                                            ///< channel's exponent: 32 bits
   static constexpr Operand kQk = Operand::s8, kP = Operand::u8, kV = Operand::s8;
   static constexpr Output kOutput = Output::row_scale;
   static constexpr bool kUsesRowPeak = true;
@@ -55,9 +56,10 @@ struct IntegerScheme {
     I32 distance;    ///< log2 of multiplier / 16, 2^-10 octave: P carries V's scale
     I32 multiplier;  ///< 2^v_exponent * 16 / V's scale, 16...7936: the row sum does not
   };
-  struct Channel {
-    integer::Scaled
-        scale;  ///< V's scale where it does not vary along tokens, and the channel's exponent, 24 bits
+  /// Outputs before their row's scale is known: 31 bits.
+  struct Wide {
+    I32 mantissa, exponent;
+    I32 sign;  ///< -1 or 0
   };
   struct View {
     std::int32_t peak;         ///< largest visible accumulator
@@ -78,7 +80,7 @@ struct IntegerScheme {
   };
   struct Ending {
     std::int32_t exponent;        ///< of the row's largest output
-    std::int64_t reciprocal;      ///< of the row sum's mantissa, 31 bits
+    std::uint32_t reciprocal;     ///< of the row sum's mantissa, 31 bits
     std::int32_t shift;           ///< from mantissa * reciprocal to codes, at that exponent
     std::int32_t scale_exponent;  ///< the row's scale is 2^scale_exponent
   };
@@ -112,9 +114,9 @@ struct IntegerScheme {
     }
     return keys;
   }
-  OCTET_HD Channel channel(const ChannelScales<One>& s) const {
-    const integer::Scaled v = integer::split(s.v);
-    return {{v.mantissa, v.exponent + s.exponent}};
+  OCTET_HD Channel channel(const ChannelScales<L>& s) const {
+    const Channel v = integer::split_lanes<L>(s.v);
+    return {v.mantissa, L::add_i32(v.exponent, s.exponent)};
   }
   /// Saturates: two keys whose biases differ by more than 2^20 octaves are that far apart and no farther.
   OCTET_HD Bias bias(F32 b) const {
@@ -198,18 +200,30 @@ struct IntegerScheme {
 
   // --- The end of a row.
 
-  /// One channel of a lane's.
-  static OCTET_HD OneOut one_of(const Out& out, int lane) {
-    OneOut one;
-    for (int i = 0; i < integer::kBins; ++i) one.bin[i] = L::get_i64(out.bin[i], lane);
-    return one;
+  OCTET_HD Wide finish(const Out& out, const State&, const Row&, const Channel& channel) const {
+    const integer::SignedWords<L> total = integer::words_of<L>(out.total());
+    const auto value = integer::product<L>(integer::normalised<L>(total.high, total.low), channel);
+    return {value.mantissa, L::select_i32(L::equal_i32(value.mantissa, 0), kExponentOfZero, value.exponent),
+            total.sign};
   }
-  OCTET_HD Wide finish(const OneOut& out, const State& state, const Row& row, const Channel& channel) const;
-  OCTET_HD Ending ending(const State& state, const Row& row, Wide peak) const;
-  OCTET_HD std::int32_t output_code(Wide wide, const Ending& ending) const;
+  /// The larger in size of each lane's two; no sign.
+  static OCTET_HD Wide larger(const Wide& a, const Wide& b) {
+    const I32 exponent = L::max_i32(a.exponent, b.exponent);
+    return {L::max_i32(mantissa_at(a, exponent), mantissa_at(b, exponent)), exponent, I32{}};
+  }
+  OCTET_HD Ending ending(const State& state, const Row& row, const Wide& peak) const;
+  /// mantissa * reciprocal < 2^62, of which the upper word is enough: at least 53 bits are dropped.
+  OCTET_HD I32 output_code(const Wide& wide, const Ending& e) const {
+    const auto product = L::mulhi_u32(as_unsigned(wide.mantissa), e.reciprocal);
+    const I32 code =
+        integer::shift_round_lanes<L>(product, L::sub_i32(e.shift + e.exponent - 32, wide.exponent));
+    return L::sub_i32(code ^ wide.sign, wide.sign);
+  }
   /// The row's scale as f32, 0 for a row of zeros; the only float of the end.
   OCTET_HD float output_scale(const Ending& e) const {
-    return e.reciprocal == 0 ? 0.0f : std::ldexp(1.0f, e.scale_exponent);
+    if (e.reciprocal == 0) return 0;
+    const bool normal = e.scale_exponent > -kF32Bias && e.scale_exponent <= kF32Bias;
+    return normal ? power_of_two(e.scale_exponent) : std::ldexp(1.0f, e.scale_exponent);
   }
   OCTET_HD float lse(const State& state, const Row& row) const {
     constexpr double kLn2Q24 = 0.693147180559945309417 / (1 << 24);
@@ -241,10 +255,11 @@ struct IntegerScheme {
     return {static_cast<std::int32_t>(integer::shift_round(octaves_q24, 24 - kUnitBits)),
             static_cast<std::int32_t>(multiplier)};
   }
-  static constexpr std::int32_t kWideBits = 31, kWideBias = 1 << 20;
-  static OCTET_HD std::int64_t wide_mantissa(Wide size) { return size & ((Wide{1} << kWideBits) - 1); }
-  static OCTET_HD std::int32_t wide_exponent(Wide size) {
-    return static_cast<std::int32_t>(size >> kWideBits) - kWideBias;
+  static constexpr std::int32_t kExponentOfZero = -(1 << 28);  // below every other one
+  /// The mantissas of those with this exponent, else 0.
+  template <class Exponent>
+  static OCTET_HD I32 mantissa_at(const Wide& wide, Exponent exponent) {
+    return L::select_i32(L::equal_i32(wide.exponent, exponent), wide.mantissa, 0);
   }
   static OCTET_HD std::int32_t fold_of(std::int32_t sixteenth);
 };
@@ -304,49 +319,26 @@ OCTET_HD std::int32_t IntegerScheme<L>::fold_of(std::int32_t i) {
   return kFold[i];
 }
 
-template <class L>
-OCTET_HD typename IntegerScheme<L>::Wide IntegerScheme<L>::finish(const OneOut& out, const State&, const Row&,
-                                                                  const Channel& channel) const {
-  const std::int64_t total = out.total();
-  const integer::Scaled size = integer::normalised(integer::with_sign(total, total), 0, kWideBits);
-  constexpr std::int32_t kPowerBits =
-      23;  // of the mantissa of a power of two, which most channels' scales are
-  const integer::Scaled value =
-      channel.scale.mantissa == std::int64_t{1} << kPowerBits
-          ? integer::Scaled{size.mantissa, size.exponent + channel.scale.exponent + kPowerBits}
-          : integer::normalised(size.mantissa * channel.scale.mantissa,
-                                size.exponent + channel.scale.exponent, kWideBits);
-  if (value.mantissa == 0) return 0;
-  const Wide packed = (Wide{value.exponent + kWideBias} << kWideBits) | value.mantissa;
-  return integer::with_sign(packed, total);
-}
-
 // One integer division a row, none an output: codes are mantissas times the sum's reciprocal, shifted so that
 // the row's largest lies in 64...127.
 template <class L>
 OCTET_HD typename IntegerScheme<L>::Ending IntegerScheme<L>::ending(const State& state, const Row&,
-                                                                    Wide peak) const {
-  if (peak == 0) return {};
-  constexpr std::int64_t kUnit = 1157442765409226768;  // round(2^61 * 128 / 255): P's unit over the weights'
-  const integer::Scaled sum = integer::normalised(state.sum.total(), 0, kWideBits);
+                                                                    const Wide& peak) const {
   Ending e{};
-  e.exponent = wide_exponent(peak);
-  e.reciprocal = (kUnit + sum.mantissa / 2) / sum.mantissa;         // 2^29 < reciprocal < 2^31
-  const std::int64_t largest = wide_mantissa(peak) * e.reciprocal;  // 2^59 <= largest < 2^62
+  e.exponent = L::largest_lane_i32(peak.exponent);
+  const std::int64_t mantissa = L::largest_lane_i32(mantissa_at(peak, e.exponent));
+  if (mantissa == 0) return e;
+  constexpr std::int64_t kUnit = 1157442765409226768;  // round(2^61 * 128 / 255): P's unit over the weights'
+  constexpr std::int32_t kSumBits = 31;
+  const integer::Scaled sum = integer::normalised(state.sum.total(), 0, kSumBits);
+  const std::int64_t reciprocal = (kUnit + sum.mantissa / 2) / sum.mantissa;  // 2^29 < reciprocal < 2^31
+  const std::int64_t largest = mantissa * reciprocal;                         // 2^59 <= largest < 2^62
+  e.reciprocal = static_cast<std::uint32_t>(reciprocal);
   e.shift = integer::bit_length(static_cast<std::uint64_t>(largest)) - 7;
   if (integer::shift_round(largest, e.shift) > 127) ++e.shift;  // rounding carried to 128
   e.scale_exponent =
       e.exponent - sum.exponent + integer::kBinOctaves * (state.out_top - state.sum_top) + e.shift - 61;
   return e;
-}
-
-template <class L>
-OCTET_HD std::int32_t IntegerScheme<L>::output_code(Wide wide, const Ending& e) const {
-  const Wide size = integer::with_sign(wide, wide);
-  if (size == 0) return 0;
-  const std::int64_t product = wide_mantissa(size) * e.reciprocal;
-  const std::int64_t code = integer::shift_round(product, e.shift + e.exponent - wide_exponent(size));
-  return static_cast<std::int32_t>(integer::with_sign(code, wide));
 }
 
 }  // namespace octet

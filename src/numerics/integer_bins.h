@@ -55,9 +55,8 @@ struct Bins {
     }
   }
   /// The sum in units of bin 0.
-  OCTET_HD std::int64_t total() const {
-    static_assert(sizeof(I64) == 8, "one number: Bins of plain lanes");
-    return bin[0] + shift_round(bin[1], kBinOctaves) + shift_round(bin[2], 2 * kBinOctaves);
+  OCTET_HD I64 total() const {
+    return L::add_i64(bin[0], L::add_i64(rounded(bin[1], kBinOctaves), rounded(bin[2], 2 * kBinOctaves)));
   }
   /// Adds the bins of another set of terms; `top` and `other_top` are the numbers of the two highest bins.
   /// Associative and commutative: split keys, several devices.
@@ -66,6 +65,12 @@ struct Bins {
     move_down(highest - top);
     other.move_down(highest - other_top);
     for (int i = 0; i < kBins; ++i) bin[i] = L::add_i64(bin[i], other.bin[i]);
+  }
+
+ private:
+  /// x * 2^-n, ties upwards. |x| < 2^62.
+  static OCTET_HD I64 rounded(I64 x, std::uint32_t n) {
+    return L::sra_i64(L::add_i64(x, std::int64_t{1} << (n - 1)), n);
   }
 };
 

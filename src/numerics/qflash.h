@@ -54,7 +54,6 @@ struct QFlashScheme {
   using Score = I32;
   using Sum = std::int32_t;
   using Out = I32;
-  using OneOut = std::int32_t;
   using Bias = I32;
   static constexpr Operand kQk = Operand::s8, kP = Operand::s8, kV = Operand::s8;
   static constexpr Output kOutput = Output::one_scale;
@@ -94,7 +93,7 @@ struct QFlashScheme {
   OCTET_HD Row row(float /*q_scale*/) const { return {}; }
   OCTET_HD Block block(float /*k_scale*/) const { return {}; }
   OCTET_HD Key key(const KeyScales<L>&, const Block&) const { return {}; }
-  OCTET_HD Channel channel(const ChannelScales<One>&) const { return {}; }
+  OCTET_HD Channel channel(const ChannelScales<L>&) const { return {}; }
   OCTET_HD Bias bias(F32 b) const {
     return L::select_i32(b < kHidingBias, kFarBelow, L::to_i32(b * kLog2E / constants.octaves));
   }
@@ -122,13 +121,11 @@ struct QFlashScheme {
   OCTET_HD State absorb(const State& state, const Step& step, Sum sum) const {
     return {step.reference, gather<One>(state.sum, sum, step), step.unit};
   }
-  /// One channel of a lane's.
-  static OCTET_HD OneOut one_of(const Out& out, int lane) { return L::get_i32(out, lane); }
   /// The quotient in f32, truncated, and of that the low byte: an integer division is claimed, but the
   /// published kernel's
   /// `/` on integers is this one.
-  OCTET_HD std::int32_t finish(OneOut out, const State& state, const Row&, const Channel&) const {
-    return low_byte<One>(truncate(One::to_f32(out) / One::to_f32(state.sum)));
+  OCTET_HD I32 finish(Out out, const State& state, const Row&, const Channel&) const {
+    return low_byte<L>(truncate(L::to_f32(out) / One::to_f32(state.sum)));
   }
   OCTET_HD float output_scale() const { return v_scale; }
   /// Not in the paper: the reference in octaves, and the integer sum, a P code of 127 counting as 1. NaN
@@ -170,11 +167,11 @@ struct QFlashScheme {
   }
 
   /// Toward zero: the nearest integer, one less in size where that is further out than x.
-  static OCTET_HD std::int32_t truncate(float x) {
-    const float nearest = One::rint(x);
-    const float size = One::max(x, 0.0f - x), rounded = One::max(nearest, 0.0f - nearest);
-    const float inward = nearest > 0 ? nearest - 1 : nearest + 1;
-    return One::to_i32(One::select(One::less(size, rounded), inward, nearest));
+  static OCTET_HD I32 truncate(F32 x) {
+    const F32 nearest = L::rint(x);
+    const F32 size = L::max(x, 0.0f - x), rounded = L::max(nearest, 0.0f - nearest);
+    const F32 inward = L::select(nearest > 0.0f, nearest - 1.0f, nearest + 1.0f);
+    return L::to_i32(L::select(L::less(size, rounded), inward, nearest));
   }
 };
 

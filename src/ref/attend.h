@@ -213,11 +213,10 @@ class RowBlock {
       writer.scale(scale);
     } else {
       std::vector<typename S::Wide> wide(static_cast<std::size_t>(dim_v_));
-      typename S::Wide peak{};
-      for (std::int64_t c = 0; c < dim_v_; ++c) {
+      for (std::int64_t c = 0; c < dim_v_; ++c)
         wide[c] = scheme_.finish(out[c], row.state, row.row, channel(c));
-        peak = std::max(peak, wide[c] < 0 ? -wide[c] : wide[c]);
-      }
+      typename S::Wide peak = wide[0];
+      for (std::int64_t c = 0; c < dim_v_; ++c) peak = scheme_.larger(peak, wide[c]);
       const typename S::Ending ending = scheme_.ending(row.state, row.row, peak);
       const float scale = scheme_.output_scale(ending);
       for (std::int64_t c = 0; c < dim_v_; ++c) writer.code(c, scheme_.output_code(wide[c], ending), scale);

@@ -13,7 +13,7 @@ namespace octet::trace {
 inline constexpr int kBlock = 32;                                ///< keys a block
 inline constexpr int kBlocks = 5;                                ///< blocks a row: the running maximum moves
 inline constexpr int kChannels = 4;                              ///< channels of the output that are followed
-inline constexpr int kWords = kBlock * kBlocks + kChannels + 1;  ///< codes, outputs, LSE
+inline constexpr int kWords = kBlock * kBlocks + kChannels + 2;  ///< codes, outputs, their scale, LSE
 
 /// A counter-based generator: the same numbers on host and device. splitmix64's finaliser (Steele, Lea and
 /// Flood 2014).
@@ -29,7 +29,6 @@ OCTET_HD float random_unit(std::uint64_t seed, std::uint32_t index) {
 
 OCTET_HD std::uint32_t word_of(float x) { return bits_of(x); }
 OCTET_HD std::uint32_t word_of(std::int32_t x) { return as_unsigned(x); }
-OCTET_HD std::uint32_t word_of(std::int64_t x) { return static_cast<std::uint32_t>(x ^ (x >> 32)); }
 OCTET_HD std::uint32_t word_of(std::uint8_t x) { return x; }
 OCTET_HD std::uint32_t word_of(std::int8_t x) { return as_unsigned(std::int32_t{x}); }
 
@@ -89,10 +88,21 @@ OCTET_HD void trace_row(const S& scheme, std::uint64_t seed, std::uint32_t* word
     for (int c = 0; c < kChannels; ++c) scheme.fold(out[c], pv[c], step, unit);
     state = scheme.absorb(state, step, sum);
   }
-  for (int c = 0; c < kChannels; ++c) {
-    words[kBlock * kBlocks + c] = word_of(scheme.finish(out[c], state, row, scheme.channel({1.0f, c - 1})));
+  const auto finished = [&](int c) {
+    return scheme.finish(out[c], state, row, scheme.channel({1.0f, c - 1}));
+  };
+  std::uint32_t* ends = words + kBlock * kBlocks;
+  ends[kChannels] = 0;
+  if constexpr (S::kOutput == Output::row_scale) {
+    typename S::Wide peak = finished(0);
+    for (int c = 1; c < kChannels; ++c) peak = scheme.larger(peak, finished(c));
+    const typename S::Ending ending = scheme.ending(state, row, peak);
+    for (int c = 0; c < kChannels; ++c) ends[c] = word_of(scheme.output_code(finished(c), ending));
+    ends[kChannels] = word_of(scheme.output_scale(ending));
+  } else {
+    for (int c = 0; c < kChannels; ++c) ends[c] = word_of(finished(c));
   }
-  words[kBlock * kBlocks + kChannels] = word_of(scheme.lse(state, row));
+  ends[kChannels + 1] = word_of(scheme.lse(state, row));
 }
 
 }  // namespace octet::trace

@@ -128,6 +128,11 @@ struct Verbs {
     both<std::uint32_t, std::uint32_t, std::uint32_t>(
         "srl_u32", [](auto l, auto a, auto s) { return decltype(l)::srl_u32(a, s); });
     unary<std::uint32_t, std::uint32_t>("clz_u32", [](auto l, auto a) { return decltype(l)::clz_u32(a); });
+    unary<std::uint32_t, std::uint32_t>("clz_u32 of a power of two and its neighbours", [](auto l, auto a) {
+      using M = decltype(l);
+      const auto power = as_unsigned(M::shl_i32(1, a & 31u));
+      return M::clz_u32(power) + 64u * M::clz_u32(power - 1u) + 4096u * M::clz_u32(power + 1u);
+    });
     unary<std::uint8_t, std::int32_t>("to_u8_i32", [](auto l, auto a) { return decltype(l)::to_u8_i32(a); });
     unary<std::int8_t, std::int32_t>("to_s8_i32", [](auto l, auto a) { return decltype(l)::to_s8_i32(a); });
     unary<std::uint16_t, std::int32_t>("to_u16_i32",
@@ -173,6 +178,7 @@ struct Verbs {
     with_number<std::int64_t, std::int64_t, std::uint32_t>(
         "sra_i64", [](auto l, auto a, auto s) { return decltype(l)::sra_i64(a, s % 70u); });
     unary<std::int32_t, std::int64_t>("low_word", [](auto l, auto a) { return decltype(l)::low_word(a); });
+    unary<std::int32_t, std::int64_t>("high_word", [](auto l, auto a) { return decltype(l)::high_word(a); });
   }
 
   void tables() {
@@ -193,6 +199,13 @@ struct Verbs {
     for (int i = 0; i < kLanes; ++i) L::put_i32(lanes, i, want[i] = 3 * i - 5);
     L::store(got, lanes);
     compare(report, "put_i32", got, want, kLanes);
+    for (int trial = 0; trial < kTrials; ++trial) {
+      a.fill(random);
+      std::int32_t largest = a.of[0];
+      for (const std::int32_t x : a.of) largest = ScalarLane::max_i32(largest, x);
+      const std::int32_t found = L::largest_lane_i32(L::load(a.of));
+      compare(report, "largest_lane_i32", &found, &largest, 1);
+    }
   }
 
   void all() {

@@ -485,14 +485,14 @@ TEST(Integer, SplitKeysMergedGiveTheBitsOfAllKeys) {
   for (int mask = 1; mask < 1023; mask += 37) {
     Partial a, b;
     for (int number = 9; number >= 0; --number) visit((mask >> number) & 1 ? a : b, number);
-    std::int64_t peak = 0;
-    std::vector<std::int64_t> wide;
+    std::vector<S::Wide> wide;
     for (int c = 0; c < 16; ++c) a.out[c].merge(a.state.out_top, b.out[c], b.state.out_top);
     const S::State state = S::merge(a.state, b.state);
     for (int c = 0; c < 16; ++c) {
       wide.push_back(scheme.finish(a.out[c], state, row, scheme.channel({})));
-      peak = std::max(peak, std::abs(wide[c]));
     }
+    S::Wide peak = wide[0];
+    for (const S::Wide& w : wide) peak = scheme.larger(peak, w);
     const S::Ending ending = scheme.ending(state, row, peak);
     for (int c = 0; c < 16; ++c)
       ASSERT_EQ(scheme.output_code(wide[c], ending), whole.codes[c]) << "split " << mask;

@@ -333,17 +333,43 @@ class SchemeCheck {
         pv[i] = acc(std::int32_t{});
         one.fold(ones[i], pv[i], one_step, {});
       }
-      s.fold(out, L::load(pv), step, {});
+      s.fold(out, L::load(pv), step, typename S::Channel{});
       state = s.absorb(state, step, sum);
       one_state = one.absorb(one_state, one_step, sum);
       const float lse = s.lse(state, row), one_lse = one.lse(one_state, one_row);
       compare(report_, name_, &lse, &one_lse, 1);
-      for (int i = 0; i < kLanes; ++i) {
-        const typename L::Scalar::I32 exponent = static_cast<std::int32_t>(random_.below(60)) - 30;
-        const auto got = s.finish(S::one_of(out, i), state, row, s.channel({1.0f, exponent}));
-        const auto want = one.finish(ones[i], one_state, one_row, one.channel({1.0f, exponent}));
-        compare(report_, name_, &got, &want, 1);
-      }
+      end_row(s, one, out, ones, state, one_state, row, one_row);
+    }
+  }
+
+  template <class State, class OneState, class Row, class OneRow>
+  void end_row(const S& s, const One& one, const typename S::Out& out, const typename One::Out* ones,
+               const State& state, const OneState& one_state, const Row& row, const OneRow& one_row) {
+    using Finished = decltype(one.finish(ones[0], one_state, one_row, typename One::Channel{}));
+    float v[kLanes];
+    std::int32_t exponent[kLanes];
+    typename One::Channel channel[kLanes];
+    Finished finished[kLanes];
+    for (int i = 0; i < kLanes; ++i) {
+      v[i] = random_.below(2) == 0 ? 1.0f : scale();
+      exponent[i] = static_cast<std::int32_t>(random_.below(60)) - 30;
+      channel[i] = one.channel({v[i], exponent[i]});
+      finished[i] = one.finish(ones[i], one_state, one_row, channel[i]);
+    }
+    const typename S::Channel channels = s.channel({L::load(v), L::load(exponent)});
+    expect("channel", channels, channel);
+    const auto wide = s.finish(out, state, row, channels);
+    expect("finish", wide, finished);
+    if constexpr (S::kOutput == Output::row_scale) {
+      Finished peak = finished[0];
+      for (const Finished& x : finished) peak = one.larger(peak, x);
+      const auto ending = s.ending(state, row, s.larger(wide, wide));
+      const auto one_ending = one.ending(one_state, one_row, peak);
+      const float scale = s.output_scale(ending), one_scale = one.output_scale(one_ending);
+      compare(report_, name_, &scale, &one_scale, 1);
+      std::int32_t code[kLanes];
+      for (int i = 0; i < kLanes; ++i) code[i] = one.output_code(finished[i], one_ending);
+      expect("output code", s.output_code(wide, ending), code);
     }
   }
 

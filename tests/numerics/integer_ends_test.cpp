@@ -1,0 +1,143 @@
+// The ends of rows of `integer`, which work in words, against the formulas in wide numbers.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <random>
+
+#include "lanes/scalar.h"
+#include "numerics/integer.h"
+
+namespace octet {
+namespace {
+
+using S = IntegerScheme<ScalarLane>;
+using U128 = __uint128_t;
+
+/// x with `bits` bits, rounded to nearest, ties upwards; a carry is brought back.
+integer::Scaled rounded(U128 x, std::int64_t exponent, int bits) {
+  if (x == 0) return {};
+  int length = 0;
+  for (U128 rest = x; rest != 0; rest >>= 1) ++length;
+  const int drop = length - bits;
+  U128 mantissa = drop <= 0 ? x << -drop : (x + (U128{1} << (drop - 1))) >> drop;
+  if (mantissa >> bits != 0) mantissa >>= 1, ++exponent;
+  return {static_cast<std::int64_t>(mantissa), static_cast<std::int32_t>(exponent + drop)};
+}
+
+S::Out only(std::int64_t total) {
+  S::Out out;
+  out.bin[0] = total;
+  return out;
+}
+
+/// Edges, and numbers of every length, one bit away from a tie or a carry.
+std::int64_t some_total(std::mt19937_64& bits) {
+  const int length = static_cast<int>(bits() % 63) + 1;
+  const std::int64_t top = std::int64_t{1} << (length - 1), all = top | (top - 1);
+  const int below = length > 31 ? length - 32 : 0;  // the bit that decides
+  switch (bits() % 5) {
+    case 0:
+      return top;
+    case 1:
+      return all - static_cast<std::int64_t>(bits() % 3 % static_cast<std::uint64_t>(top));
+    case 2:
+      return all & ~((std::int64_t{1} << below) - 1) & ~((std::int64_t{1} << below) * (length > 31));
+    case 3:
+      return top | (std::int64_t{1} << below);
+    default:
+      return top | static_cast<std::int64_t>(bits() & static_cast<std::uint64_t>(top - 1));
+  }
+}
+
+float some_scale(std::mt19937_64& bits) {
+  constexpr float kEdges[] = {0.0f,           1.0f, 0x1p-149f, 0x1.8p-148f, 0x1p-126f, 0x1.fffffcp-127f,
+                              0x1.fffffep127f};
+  if (bits() % 4 == 0) return kEdges[bits() % 7];
+  return std::ldexp(1 + static_cast<float>(bits() % 8388608) / 8388608, static_cast<int>(bits() % 250) - 125);
+}
+
+TEST(IntegerEnds, AnOutputIsItsSumTimesItsScaleRoundedTwiceTo31Bits) {
+  std::mt19937_64 bits(21);
+  const S scheme{};
+  for (int trial = 0; trial < 1000000; ++trial) {
+    const std::int64_t size = trial % 1000 == 0 ? 0 : some_total(bits), total = bits() % 2 ? size : -size;
+    const float v = some_scale(bits);
+    const int exponent = static_cast<int>(bits() % 60) - 30;
+    const S::Wide got = scheme.finish(only(total), {}, {}, scheme.channel({v, exponent}));
+    const integer::Scaled sum = rounded(static_cast<U128>(size), 0, 31), scale = integer::split(v);
+    const integer::Scaled want = rounded(static_cast<U128>(sum.mantissa) * static_cast<U128>(scale.mantissa),
+                                         std::int64_t{sum.exponent} + scale.exponent + exponent, 31);
+    ASSERT_EQ(got.mantissa, want.mantissa) << total << " * " << v;
+    if (want.mantissa != 0) {
+      ASSERT_EQ(got.exponent, want.exponent) << total << " * " << v;
+      ASSERT_EQ(got.sign, total < 0 ? -1 : 0) << total;
+    }
+  }
+}
+
+TEST(IntegerEnds, CodesAreRoundedOnceAndTheLargestLiesIn64To127) {
+  std::mt19937_64 bits(22);
+  const S scheme{};
+  constexpr int kChannels = 8;
+  for (int trial = 0; trial < 100000; ++trial) {
+    S::State state;
+    state.out_top = static_cast<int>(bits() % 9) - 4, state.sum_top = static_cast<int>(bits() % 9) - 4;
+    state.sum.bin[0] = (some_total(bits) >> 1) | 1;
+    S::Wide wide[kChannels], peak;
+    for (S::Wide& w : wide) {
+      const std::int64_t size = some_total(bits) >> (bits() % 32);
+      w = scheme.finish(only(bits() % 2 ? size : -size), state, {}, scheme.channel({some_scale(bits), 0}));
+    }
+    peak = wide[0];
+    for (const S::Wide& w : wide) peak = scheme.larger(peak, w);
+    const S::Ending ending = scheme.ending(state, {}, peak);
+
+    // The formulas of docs/numerics/integer.md: rho, and the shift of the row.
+    const integer::Scaled sum = rounded(static_cast<U128>(state.sum.bin[0]), 0, 31);
+    const U128 rho =
+        (1157442765409226768 + static_cast<U128>(sum.mantissa) / 2) / static_cast<U128>(sum.mantissa);
+    const S::Wide* largest = &wide[0];
+    for (const S::Wide& w : wide) {
+      const bool larger =
+          w.exponent != largest->exponent ? w.exponent > largest->exponent : w.mantissa > largest->mantissa;
+      if (w.mantissa != 0 && (larger || largest->mantissa == 0)) largest = &w;
+    }
+    if (largest->mantissa == 0) {
+      ASSERT_EQ(scheme.output_scale(ending), 0);
+      for (const S::Wide& w : wide) ASSERT_EQ(scheme.output_code(w, ending), 0);
+      continue;
+    }
+    int most = 0;
+    for (const S::Wide& w : wide) {
+      const U128 product = static_cast<U128>(w.mantissa) * rho;
+      const int drop = ending.shift + largest->exponent - w.exponent;
+      const bool none = w.mantissa == 0 || drop > 100;
+      const int code = none ? 0 : static_cast<int>((product + (U128{1} << (drop - 1))) >> drop);
+      ASSERT_EQ(scheme.output_code(w, ending), w.sign ? -code : code) << "trial " << trial;
+      most = code > most ? code : most;
+    }
+    ASSERT_GE(most, 64);
+    ASSERT_LE(most, 127);
+    ASSERT_EQ(ending.scale_exponent, largest->exponent - sum.exponent +
+                                         integer::kBinOctaves * (state.out_top - state.sum_top) +
+                                         ending.shift - 61);
+    ASSERT_EQ(scheme.output_scale(ending), std::ldexp(1.0f, ending.scale_exponent));
+  }
+}
+
+TEST(IntegerEnds, TheTotalRoundsTheLowerBinsAndKeepsItsSign) {
+  std::mt19937_64 bits(23);
+  for (int trial = 0; trial < 100000; ++trial) {
+    S::Out out;
+    for (std::int64_t& bin : out.bin) bin = static_cast<std::int64_t>(bits()) >> (2 + bits() % 62);
+    const auto shifted = [](std::int64_t x, int n) {
+      return static_cast<std::int64_t>(std::floor(std::ldexp(static_cast<long double>(x), -n) + 0.5L));
+    };
+    ASSERT_EQ(out.total(), out.bin[0] + shifted(out.bin[1], 16) + shifted(out.bin[2], 32));
+  }
+}
+
+}  // namespace
+}  // namespace octet
