@@ -245,14 +245,17 @@ class RowsNest {
   void visit(std::int64_t g) {
     std::int64_t first[kRows], last[kRows], low = end_ - begin_, high = 0, live = call_.rows - g * kRows;
     live = live < kRows ? live : kRows;
-    bias_.open();
+    KeySpan keys[kRows];
     for (std::int64_t r = 0; r < live; ++r) {
-      KeySpan keys{call_.first[g * kRows + r] - begin_, call_.last[g * kRows + r] - begin_};
-      keys.first = keys.first > 0 ? keys.first : 0;
-      keys.last = keys.last < end_ - begin_ ? keys.last : end_ - begin_;
+      keys[r] = {call_.first[g * kRows + r] - begin_, call_.last[g * kRows + r] - begin_};
+      keys[r].first = keys[r].first > 0 ? keys[r].first : 0;
+      keys[r].last = keys[r].last < end_ - begin_ ? keys[r].last : end_ - begin_;
+    }
+    bias_.read({g * kRows, live, begin_}, keys);
+    for (std::int64_t r = 0; r < live; ++r) {
       first[r] = last[r] = 0;
-      if (keys.first >= keys.last || !reads_bias(g * kRows + r, keys)) continue;
-      first[r] = keys.first, last[r] = keys.last;
+      if (keys[r].first >= keys[r].last) continue;
+      first[r] = keys[r].first, last[r] = keys[r].last;
       low = first[r] < low ? first[r] : low;
       high = last[r] > high ? last[r] : high;
     }
@@ -348,9 +351,6 @@ class RowsNest {
   static KeySpan whole_stores(std::int64_t low, std::int64_t high) {
     return {low / (4 * kLanes) * (4 * kLanes), padded(high)};
   }
-
-  /// Whether a row's bias, where there is one, leaves it any key; `keys` are then those that it may see.
-  bool reads_bias(std::int64_t row, KeySpan& keys) { return !bias_.any() || bias_.read(row, begin_, keys); }
 
   RowKeys<Isa> keys_of(std::int64_t r, std::int64_t first, std::int64_t last) const {
     return bias_.keys(r, {first, last});

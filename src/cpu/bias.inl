@@ -66,9 +66,13 @@ struct BiasMask {
   using Stored = std::uint8_t;
   static typename L::F32 lanes(const Stored* at) {
     constexpr std::int32_t kMinusInfinityBits = -0x800000;
-    const auto visible = __builtin_convertvector(L::load(at), typename L::I32);
-    return L::from_bits((visible == 0) & kMinusInfinityBits);
+    return L::from_bits((simd::widened_bytes(L::load(at)) == 0) & kMinusInfinityBits);
   }
+};
+
+/// Rows [row, row + count) of a call in the key block that begins at key `block`.
+struct GroupRows {
+  std::int64_t row, count, block;
 };
 
 template <class Isa>
@@ -89,35 +93,21 @@ class GroupBias {
 
   bool any() const { return rows_.data != nullptr; }
 
-  /// Before the rows of a group are read.
-  void open() { hides_ = 0, ordinary_ = true; }
-
-  /// Reads the bias of row `row` of the call for keys of the block that begins at key `begin`; keys becomes
-  /// those from the vector of the first that the row sees to that of the last. False: it sees none.
-  bool read(std::int64_t row, std::int64_t begin, KeySpan& keys) {
-    const std::int64_t r = row % kRows, at = rows_.row[row] + (begin + keys.first) * rows_.key_stride;
-    Seen seen{};
+  /// Reads the bias of a group's rows for their keys of the block, keys[r]; these become the keys from the
+  /// vector of the first that the row sees to that of the last, none where it sees none.
+  void read(const GroupRows& rows, KeySpan* keys) {
+    hides_ = 0, ordinary_ = true;
+    if (!any()) return;
     switch (rows_.type) {
       case DType::f32:
-        seen = read_row<BiasF32<L>>(at, r, keys);
-        break;
+        return read_rows<BiasF32<L>>(rows, keys);
       case DType::f16:
-        seen = read_row<BiasF16<L>>(at, r, keys);
-        break;
+        return read_rows<BiasF16<L>>(rows, keys);
       case DType::bf16:
-        seen = read_row<BiasBf16<L>>(at, r, keys);
-        break;
+        return read_rows<BiasBf16<L>>(rows, keys);
       default:
-        seen = read_row<BiasMask<L>>(at, r, keys);
+        return read_rows<BiasMask<L>>(rows, keys);
     }
-    if (seen.largest == kMinusInfinity && !seen.nan) return false;
-    largest_[r] = seen.largest;
-    ordinary_ = ordinary_ && !seen.nan && seen.largest >= -kMostOrdinary && seen.largest <= kMostOrdinary;
-    if (seen.hides) {
-      hides_ |= 1u << r;
-      keys = narrowed(r, keys);
-    }
-    return true;
   }
 
   /// Hides row r's keys of [low, high), whole vectors, that lie outside `keys`.
@@ -153,18 +143,30 @@ class GroupBias {
     float largest;    ///< visible bias
     bool hides, nan;  ///< any
   };
-  struct Or {
-    template <class V>
-    V operator()(V a, V b) const {
-      return a | b;
-    }
-  };
 
   float* memory_of(std::int64_t r) { return memory_ + r * padded_; }
 
   template <class Source>
-  Seen read_row(std::int64_t from, std::int64_t r, const KeySpan& keys) {
-    const auto* stored = static_cast<const typename Source::Stored*>(rows_.data) + from;
+  void read_rows(const GroupRows& rows, KeySpan* keys) {
+    for (std::int64_t r = 0; r < rows.count; ++r) {
+      if (keys[r].first >= keys[r].last) continue;
+      const auto* stored = static_cast<const typename Source::Stored*>(rows_.data) + rows_.row[rows.row + r] +
+                           (rows.block + keys[r].first) * rows_.key_stride;
+      const Seen seen = read_row<Source>(stored, r, keys[r]);
+      largest_[r] = seen.largest;
+      ordinary_ = ordinary_ && !seen.nan && (seen.largest == kMinusInfinity || is_ordinary(seen.largest));
+      if (seen.largest == kMinusInfinity && !seen.nan) {
+        keys[r] = {0, 0};
+      } else if (seen.hides) {
+        hides_ |= 1u << r;
+        keys[r] = narrowed(r, keys[r]);
+      }
+    }
+  }
+  static bool is_ordinary(float bias) { return bias >= -kMostOrdinary && bias <= kMostOrdinary; }
+
+  template <class Source>
+  Seen read_row(const typename Source::Stored* stored, std::int64_t r, const KeySpan& keys) {
     const std::int64_t count = keys.last - keys.first, stride = rows_.key_stride;
     float* to = memory_of(r) + keys.first;
     F32 largest = L::broadcast(kMinusInfinity), least{};
@@ -189,15 +191,14 @@ class GroupBias {
         __builtin_memcpy(to + j, values, static_cast<std::size_t>(4 * some));
       }
     }
-    return {reduced(largest, Larger{}), reduced(least == L::broadcast(kMinusInfinity), Or{}) != 0,
-            reduced(nan, Or{}) != 0};
+    return {reduced(largest, Larger{}), simd::any(least == L::broadcast(kMinusInfinity)), simd::any(nan)};
   }
 
   /// A row that sees some key: keys from the vector of its first to that of its last.
   KeySpan narrowed(std::int64_t r, KeySpan keys) const {
     const float* bias = row(r);
     const auto sees = [&](std::int64_t at) {
-      return reduced(L::load(bias + at) != L::broadcast(kMinusInfinity), Or{}) != 0;
+      return simd::any(L::load(bias + at) != L::broadcast(kMinusInfinity));
     };
     while (keys.first + kLanes <= keys.last && !sees(keys.first)) keys.first += kLanes;
     while (keys.last - kLanes >= keys.first && !sees(keys.last - kLanes)) keys.last -= kLanes;

@@ -460,6 +460,43 @@ OCTET_HD auto full_product(V a, V b) {
   }
 }
 
+/// Bytes as i32 lanes of one register. note: compilers take a vector of 8 bytes apart to convert it.
+template <class V>
+OCTET_HD auto widened_bytes(V bytes) {
+  using Out = Like<std::int32_t, V>;
+#if defined(__AVX512F__)
+  if constexpr (sizeof(Out) == 64)
+    return cast<Out>(_mm512_cvtepu8_epi32(cast<__m128i>(bytes)));
+  else
+#endif
+#if defined(__AVX2__)
+      if constexpr (sizeof(Out) == 32)
+    return cast<Out>(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(cast<long long>(bytes))));
+  else
+#endif
+    return __builtin_convertvector(bytes, Out);
+}
+
+/// Whether any lane of a comparison holds.
+template <class V>
+OCTET_HD bool any(V mask) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(V) == 64)
+    return _mm512_test_epi32_mask(cast<__m512i>(mask), cast<__m512i>(mask)) != 0;
+  else
+#endif
+#if defined(__AVX2__)
+      if constexpr (sizeof(V) == 32)
+    return _mm256_movemask_ps(cast<__m256>(mask)) != 0;
+  else
+#endif
+  {
+    bool found = false;
+    for (int i = 0; i < kLanesOf<V>; ++i) found |= mask[i] != 0;
+    return found;
+  }
+}
+
 /// Whether there is an instruction for from_f16().
 #if defined(__AVX512F__) || defined(__F16C__)
 inline constexpr bool kConvertsF16 = true;
