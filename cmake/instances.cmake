@@ -99,7 +99,8 @@ endfunction()
 # The CPU backend's instruction sets: <name> <folder of isa.inl> <flags>. All fused schemes are one TU a set, with these flags.
 # note: gcc 12 takes the undefined operand of its own AVX-512 intrinsics for an uninitialised variable.
 set(OCTET_CPU_SETS
-  "avx512_vnni avx512 -mavx2 -mfma -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>"
+  "amx_int8    amx    -mamx-tile -mamx-int8 -mavx2 -mfma -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
+  "avx512_vnni avx512 -mavx2 -mfma -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
   "avx_vnni    avx2   -mavx2 -mfma -mf16c -mavxvnni"
   "avx2        avx2   -mavx2 -mfma -mf16c"
 )
@@ -120,7 +121,7 @@ function(octet_generate_nests out_var)
       endif()
       string(APPEND _includes "#include \"${_header}\"\n")
       string(APPEND _schemes "template <class L> using Chosen_${_scheme} = ${_template}<L>;\n")
-      string(APPEND _cases "    case Scheme::${_scheme}: return &NestFor<Chosen_${_scheme}, ThisIsa>::kNest;\n")
+      string(APPEND _cases "    case Scheme::${_scheme}: return nest_for<Chosen_${_scheme}, ThisIsa>();\n")
     endforeach()
     set(_file "${CMAKE_CURRENT_BINARY_DIR}/cpu/${_set}.cpp")
     file(CONFIGURE OUTPUT "${_file}" CONTENT

@@ -1,13 +1,15 @@
 #include "base/isa.h"
 
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/env.h"
 
 namespace octet {
 namespace {
 
-constexpr std::string_view kNames[kIsas] = {"avx512_vnni", "avx_vnni", "avx2"};
+constexpr std::string_view kNames[kIsas] = {"amx_int8", "avx512_vnni", "avx_vnni", "avx2"};
 constexpr std::string_view kScalar = "scalar";
 
 bool has_avx_vnni() {
@@ -21,10 +23,21 @@ bool has_f16c() {
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & (1u << 29));
 }
 
+/// Linux gives a process the tiles when it asks for them.
+bool has_amx_int8() {
+  constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM of <asm/prctl.h>
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & kTile) && (edx & kInt8) &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
 /// __builtin_cpu_supports asks the operating system too: a set whose registers it does not save is not there.
 bool has(Isa isa) {
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   switch (isa) {
+    case Isa::amx_int8:
+      return has(Isa::avx512_vnni) && has_amx_int8();
     case Isa::avx512_vnni:
       return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
@@ -53,7 +66,8 @@ std::string refusal(Isa isa) {
       return "OCTET_ISA is " + forced + "; it must be one of " + names + "; unset it to let octet choose";
     return "OCTET_ISA is " + forced;
   }
-  static const bool there[kIsas] = {has(Isa::avx512_vnni), has(Isa::avx_vnni), has(Isa::avx2)};
+  static const bool there[kIsas] = {has(Isa::amx_int8), has(Isa::avx512_vnni), has(Isa::avx_vnni),
+                                    has(Isa::avx2)};
   return there[static_cast<int>(isa)] ? "" : "this CPU has no " + std::string(name_of(isa));
 }
 

@@ -8,16 +8,17 @@ namespace octet {
 
 /// Fastest first. Each includes what comes with it on every CPU that has it:
 enum class Isa : std::int32_t {
-  avx512_vnni = 0,  ///< AVX-512 F, BW, DQ, VL and VNNI: Cascade Lake, Zen 4 and later
-  avx_vnni,         ///< AVX2, FMA, F16C and 256-bit VNNI: Alder Lake, Zen 5 and later
-  avx2,             ///< AVX2, FMA and F16C: Haswell, Zen and later
+  amx_int8 = 0,  ///< avx512_vnni's and AMX's tiles of 8 bits: Sapphire Rapids and later
+  avx512_vnni,   ///< AVX-512 F, BW, DQ, VL and VNNI: Cascade Lake, Zen 4 and later
+  avx_vnni,      ///< AVX2, FMA, F16C and 256-bit VNNI: Alder Lake, Zen 5 and later
+  avx2,          ///< AVX2, FMA and F16C: Haswell, Zen and later
 };
-inline constexpr int kIsas = 3;
+inline constexpr int kIsas = 4;
 
 std::string_view name_of(Isa isa);
 
 /// Why this process may not use it: the CPU or its system lacks it, or OCTET_ISA names another. Empty: it
-/// may.
+/// may. note: the first call asks Linux to let the process use AMX's tiles, where the CPU has them.
 std::string refusal(Isa isa);
 
 }  // namespace octet

@@ -47,7 +47,8 @@ Kernel simd() {
 }  // namespace
 
 std::span<const Kernel> kernels() {
-  static const std::array<Kernel, 4> list{{
+  static const std::array<Kernel, 5> list{{
+      simd<cpu::Isa::amx_int8>(),
       simd<cpu::Isa::avx512_vnni>(),
       simd<cpu::Isa::avx_vnni>(),
       simd<cpu::Isa::avx2>(),

@@ -334,7 +334,9 @@ void attend_packed(const Nest& nest, const call::Problem& problem, const PackedC
 std::string refusal(Isa isa, const AttentionDesc& desc) {
   const std::string unavailable = refusal(isa);
   if (!unavailable.empty()) return unavailable;
-  if (!nest_of(isa, desc.scheme)) return "the scheme exists on the reference backend only";
+  if (!nest_of(isa, desc.scheme))
+    return nest_of(Isa::avx2, desc.scheme) ? std::string(name_of(isa)) + " multiplies codes only"
+                                           : "the scheme exists on the reference backend only";
   return {};
 }
 

@@ -6,8 +6,9 @@
 // of each row in lanes, P V into as many sums, and their fold into the rows' outputs. The block's packed keys
 // and values stay in L1 or L2 meanwhile.
 //
-// Isa: Lane, kLanes, kRows, kIntegers (a Products for integer
-// operands), kFloats (one for floats), store_codes().
+// Isa: Lane, kLanes, kRows, kIntegers (a Products for integer operands), kFloats (one for floats, empty where
+// there is none), store_codes(), begin() and end() (around what a nest
+// computes).
 #include <cstdint>
 #include <type_traits>
 

@@ -7,6 +7,13 @@
 namespace octet::cpu {
 namespace {
 
+/// Whether an instruction set multiplies what the scheme does.
+template <template <class> class SchemeOf, class Isa>
+constexpr bool multiplies() {
+  using S = SchemeOf<typename Isa::Lane>;
+  return Isa::kFloats.qk != nullptr || (S::kQk != Operand::f32 && S::kP != Operand::f32);
+}
+
 /// The table entry of a scheme on an instruction set.
 template <template <class> class SchemeOf, class Isa>
 struct NestFor {
@@ -20,8 +27,16 @@ struct NestFor {
   static constexpr std::int64_t kMembers =
       __is_empty(typename S::Key) ? 0 : static_cast<std::int64_t>(sizeof(typename S::Key)) / (4 * kLanes);
 
-  static void attend(const RowsCall& call) { Rows(call).run(); }
-  static void part(const RowsCall& call) { Rows(call).part(); }
+  static void attend(const RowsCall& call) {
+    Isa::begin();
+    Rows(call).run();
+    Isa::end();
+  }
+  static void part(const RowsCall& call) {
+    Isa::begin();
+    Rows(call).part();
+    Isa::end();
+  }
   static void merge(const RowsCall& call) { Rows(call).merge(); }
 
   static void key_constants(const Prepare& prepare, const float* k_scale, const float* v_scale,
@@ -97,6 +112,15 @@ struct NestFor {
       Rows::kMerges ? merge : nullptr,
       Rows::state_bytes};
 };
+
+/// Null where the instruction set has no nest of the scheme.
+template <template <class> class SchemeOf, class Isa>
+constexpr const Nest* nest_for() {
+  if constexpr (multiplies<SchemeOf, Isa>())
+    return &NestFor<SchemeOf, Isa>::kNest;
+  else
+    return nullptr;
+}
 
 }  // namespace
 }  // namespace octet::cpu

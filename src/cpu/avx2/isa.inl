@@ -11,6 +11,8 @@ namespace {
 struct Isa256 {
   struct Tag {};
   using Lane = VectorLane<8, Tag>;
+  static void begin() {}
+  static void end() {}
   static constexpr std::int64_t kLanes = 8, kRows = avx2::kRows;
 #ifdef __AVXVNNI__
   static constexpr Products kIntegers{Element::s8,

@@ -1,0 +1,105 @@
+// AVX-512 with VNNI, as attend.inl asks for it; the sets with its lanes and other products begin from here.
+#include <immintrin.h>
+
+#include "cpu/avx512/products.h"
+#include "cpu/nest.inl"
+#include "lanes/vector.h"
+
+namespace octet::cpu {
+namespace {
+
+struct Isa512 {
+  struct Tag {};
+  using Lane = VectorLane<16, Tag>;
+  static void begin() {}
+  static void end() {}
+  static constexpr std::int64_t kLanes = 16, kRows = avx512::kRows;
+  static constexpr Products kIntegers{Element::s8,
+                                      Element::u8_bias,
+                                      Element::u8_bias,
+                                      Element::s8,
+                                      avx512::multiply_s8_u8,
+                                      avx512::multiply_u8_s8,
+                                      avx512::multiply_row_s8_u8,
+                                      avx512::multiply_row_u8_s8};
+  static constexpr Products kFloats{Element::f32,
+                                    Element::f32,
+                                    Element::f32,
+                                    Element::f32,
+                                    avx512::multiply_f32,
+                                    avx512::multiply_f32,
+                                    avx512::multiply_row_f32,
+                                    avx512::multiply_row_f32};
+  /// The low byte of each lane.
+  static void store_codes(std::byte* at, Lane::I32 codes) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(at), _mm512_cvtepi32_epi8(reinterpret_cast<__m512i>(codes)));
+  }
+
+  // The softmax in words (fixed.inl, integer_words.inl). The packs work within quarters: a quarter of a run's
+  // words are 4 of its keys 0...15, then 4 of its keys 16...31.
+  using Words = VectorLane<32, Tag>;
+  typedef std::int16_t SignedWords __attribute__((vector_size(64)));
+  static constexpr std::int64_t word_of(std::int64_t key) {
+    return key % 16 / 4 * 8 + key / 16 * 4 + key % 4;
+  }
+
+  static void store_levels(__m512 low, __m512 high, std::byte* words) {
+    _mm512_storeu_si512(words, _mm512_packs_epi32(_mm512_cvtps_epi32(low), _mm512_cvtps_epi32(high)));
+  }
+  static constexpr MultiplyToWords kToWords = avx512::multiply_s8_u8_to_words;
+  /// Two vectors of sums as words, saturated to 0...65535.
+  static Words::U16 pack_words(Lane::I32 low, Lane::I32 high) {
+    return reinterpret_cast<Words::U16>(
+        _mm512_packus_epi32(reinterpret_cast<__m512i>(low), reinterpret_cast<__m512i>(high)));
+  }
+  static std::int32_t least_word(Words::U16 words) {
+    const __m512i all = reinterpret_cast<__m512i>(words);
+    return sse_least_word(_mm256_min_epu16(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1)));
+  }
+  static void level_words(const std::byte* sums, float factor, const float* level, std::byte* words) {
+    const __m512 f = _mm512_set1_ps(factor);
+    const __m512 a = _mm512_cvtepi32_ps(_mm512_loadu_si512(sums)),
+                 b = _mm512_cvtepi32_ps(_mm512_loadu_si512(sums + 64));
+    store_levels(_mm512_fmadd_ps(a, f, _mm512_loadu_ps(level)),
+                 _mm512_fmadd_ps(b, f, _mm512_loadu_ps(level + 16)), words);
+  }
+  static void level_words(const std::byte* sums, const float* k_scale, float factor, const float* level,
+                          std::byte* words) {
+    const __m512 f = _mm512_set1_ps(factor);
+    const __m512 a = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_loadu_si512(sums)), _mm512_loadu_ps(k_scale));
+    const __m512 b =
+        _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_loadu_si512(sums + 64)), _mm512_loadu_ps(k_scale + 16));
+    store_levels(_mm512_fmadd_ps(a, f, _mm512_loadu_ps(level)),
+                 _mm512_fmadd_ps(b, f, _mm512_loadu_ps(level + 16)), words);
+  }
+  static SignedWords least_words() {
+    return SignedWords{} - static_cast<std::int16_t>(32767) - static_cast<std::int16_t>(1);
+  }
+  static SignedWords largest_words(SignedWords a, SignedWords b) {
+    return reinterpret_cast<SignedWords>(
+        _mm512_max_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+  }
+  static std::int32_t largest_word(SignedWords words) {
+    const __m512i all = reinterpret_cast<__m512i>(words);
+    return sse_largest_word(_mm256_max_epi16(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1)));
+  }
+  /// The key of each word of a run.
+  static SignedWords keys_of_words() {
+    return SignedWords{0, 1, 2,  3,  16, 17, 18, 19, 4,  5,  6,  7,  20, 21, 22, 23,
+                       8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31};
+  }
+  static Lane::I32 add_mass(Lane::I32 sum, Words::U16 weight, Words::U16 mass) {
+    return reinterpret_cast<Lane::I32>(_mm512_dpwssd_epi32(
+        reinterpret_cast<__m512i>(sum), reinterpret_cast<__m512i>(weight), reinterpret_cast<__m512i>(mass)));
+  }
+  /// 64 codes in the order of their keys, from two runs of words: the pack leaves fours of keys in order.
+  static void store_word_codes(std::byte* at, Words::U16 low, Words::U16 high) {
+    const __m512i fours =
+        _mm512_packus_epi16(reinterpret_cast<__m512i>(low), reinterpret_cast<__m512i>(high));
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    _mm512_storeu_si512(at, _mm512_permutexvar_epi32(order, fours));
+  }
+};
+
+}  // namespace
+}  // namespace octet::cpu
