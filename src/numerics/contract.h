@@ -77,6 +77,9 @@ inline constexpr float kLog2E = 1.44269504088896340736f;
 inline constexpr float kLn2 = 0.69314718055994530942f;
 /// The LSE of an empty row, and a bias that hides a key.
 inline constexpr float kMinusInfinity = -__builtin_huge_valf();
+/// What a lower bias counts as in schemes of floats, in octaves: masks are made of f32's lowest number, which
+/// overflows in octaves, and a key block that sees nothing else would have no finite maximum.
+inline constexpr float kLeastBias = -0x1p100f;
 
 /// Format of an operand as it meets the product. Every float format is decoded to f32, exactly.
 enum class Operand : std::int32_t { s8, u8, f32 };

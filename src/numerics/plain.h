@@ -37,7 +37,7 @@ struct PlainOperands {
   OCTET_HD Block block(float /*k_scale*/) const { return {}; }
   OCTET_HD Key key(const KeyScales<L>&, const Block&) const { return {}; }
   OCTET_HD Channel channel(const ChannelScales<L>&) const { return {}; }
-  OCTET_HD Bias bias(F32 b) const { return b * kLog2E; }
+  OCTET_HD Bias bias(F32 b) const { return L::max(kLeastBias, b * kLog2E); }  // NaN stays
 
   OCTET_HD View view(const Row&, const Block&, Acc /*row_peak*/) const { return {}; }
   OCTET_HD Score score(Acc acc, const View&, const Key&, Bias b) const { return acc * octaves + b; }

@@ -42,7 +42,7 @@ struct QAttnScheme {
   OCTET_HD Block block(float /*k_scale*/) const { return {}; }
   OCTET_HD Key key(const KeyScales<L>&, const Block&) const { return {}; }
   OCTET_HD Channel channel(const ChannelScales<L>&) const { return {}; }
-  OCTET_HD Bias bias(F32 b) const { return b * kLog2E; }
+  OCTET_HD Bias bias(F32 b) const { return L::max(kLeastBias, b * kLog2E); }  // NaN stays
   /// V as it enters the product.
   OCTET_HD F32 value(F32 code) const { return round_to_bf16(code * v_scale); }
 

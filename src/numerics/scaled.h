@@ -84,7 +84,7 @@ struct ScaledOperands {
     }
   }
   OCTET_HD Channel channel(const ChannelScales<L>& s) const { return {s.v * power_of_two(s.exponent)}; }
-  OCTET_HD Bias bias(F32 b) const { return b * kLog2E; }
+  OCTET_HD Bias bias(F32 b) const { return L::max(kLeastBias, b * kLog2E); }  // NaN stays
 
   OCTET_HD View view(const Row& row, const Block&, Acc /*row_peak*/) const { return row; }
   /// Integer |acc| <= 127 * 127 * 256 < 2^22, exact in f32. The scales are multiplied first: their product

@@ -290,6 +290,33 @@ TEST_P(CpuBias, TakesLargeNumbers) {
   }
 }
 
+/// f32's lowest number is what masks are made of: it is no -inf, and a row or a block may have nothing else.
+TEST_P(CpuBias, TakesTheLowestNumberForAMask) {
+  constexpr float kLowest = std::numeric_limits<float>::lowest();
+  Call call = normal_call(1, 1, 20, 300, 32);
+  StoredBias bias(DType::f32, row_major(20, 300), [](auto, auto, std::int64_t i, std::int64_t j) {
+    return i % 4 == 1 || j < 128 || j % 5 == i % 5 ? kLowest : 0.5f;
+  });
+  call.any_bias = bias.view();
+  expect_reference(call, "the lowest number for rows, a block and some keys");
+  // Against exact, but for rows of nothing else: their scores drown in that number.
+  const auto seeing = [](Tensor o) {
+    o.each([](float& x, auto, auto, std::int64_t i, auto) { x = i % 4 == 1 && std::isfinite(x) ? 0.0f : x; });
+    return o;
+  };
+  const Output exact = run(call, Scheme::exact);
+  ASSERT_TRUE(exact.status.ok());
+  for (Scheme scheme : schemes()) {
+    if (!cpu::nest_of(GetParam(), scheme)) continue;
+    call.options.backend = std::string(cpu::name_of(GetParam()));
+    const Output got = run(call, scheme);
+    if (got.status.code() == Code::unsupported) continue;
+    ASSERT_TRUE(got.status.ok()) << got.status.message();
+    EXPECT_LE(relative_error(seeing(got.o), seeing(exact.o)), tolerance(scheme).o)
+        << scheme_info(scheme).name;
+  }
+}
+
 /// NaN adds what the reference adds: the saturated bias of `integer`, NaN of float schemes' rows.
 TEST_P(CpuBias, TreatsNanAsTheReferenceDoes) {
   Call call = normal_call(1, 1, 14, 150, 16);
