@@ -9,7 +9,7 @@
 namespace octet {
 namespace {
 
-constexpr std::string_view kNames[kIsas] = {"amx_int8", "avx512_vnni", "avx_vnni", "avx2"};
+constexpr std::string_view kNames[kIsas] = {"amx_int8", "avx512_fp16", "avx512_vnni", "avx_vnni", "avx2"};
 constexpr std::string_view kScalar = "scalar";
 
 bool has_avx_vnni() {
@@ -21,6 +21,11 @@ bool has_avx_vnni() {
 bool has_f16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & (1u << 29));
+}
+
+bool has_avx512_fp16() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & (1u << 23));
 }
 
 /// Linux gives a process the tiles when it asks for them.
@@ -37,7 +42,9 @@ bool has(Isa isa) {
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   switch (isa) {
     case Isa::amx_int8:
-      return has(Isa::avx512_vnni) && has_amx_int8();
+      return has(Isa::avx512_fp16) && has_amx_int8();
+    case Isa::avx512_fp16:
+      return has(Isa::avx512_vnni) && __builtin_cpu_supports("avx512vbmi") && has_avx512_fp16();
     case Isa::avx512_vnni:
       return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
@@ -66,8 +73,8 @@ std::string refusal(Isa isa) {
       return "OCTET_ISA is " + forced + "; it must be one of " + names + "; unset it to let octet choose";
     return "OCTET_ISA is " + forced;
   }
-  static const bool there[kIsas] = {has(Isa::amx_int8), has(Isa::avx512_vnni), has(Isa::avx_vnni),
-                                    has(Isa::avx2)};
+  static const bool there[kIsas] = {has(Isa::amx_int8), has(Isa::avx512_fp16), has(Isa::avx512_vnni),
+                                    has(Isa::avx_vnni), has(Isa::avx2)};
   return there[static_cast<int>(isa)] ? "" : "this CPU has no " + std::string(name_of(isa));
 }
 

@@ -8,12 +8,13 @@ namespace octet {
 
 /// Fastest first. Each includes what comes with it on every CPU that has it:
 enum class Isa : std::int32_t {
-  amx_int8 = 0,  ///< avx512_vnni's and AMX's tiles of 8 bits: Sapphire Rapids and later
+  amx_int8 = 0,  ///< avx512_fp16's and AMX's tiles of 8 bits: Sapphire Rapids and later
+  avx512_fp16,   ///< avx512_vnni's, VBMI and FP16: the same
   avx512_vnni,   ///< AVX-512 F, BW, DQ, VL and VNNI: Cascade Lake, Zen 4 and later
   avx_vnni,      ///< AVX2, FMA, F16C and 256-bit VNNI: Alder Lake, Zen 5 and later
   avx2,          ///< AVX2, FMA and F16C: Haswell, Zen and later
 };
-inline constexpr int kIsas = 4;
+inline constexpr int kIsas = 5;
 
 std::string_view name_of(Isa isa);
 

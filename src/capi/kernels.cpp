@@ -47,8 +47,9 @@ Kernel simd() {
 }  // namespace
 
 std::span<const Kernel> kernels() {
-  static const std::array<Kernel, 5> list{{
+  static const std::array<Kernel, 6> list{{
       simd<cpu::Isa::amx_int8>(),
+      simd<cpu::Isa::avx512_fp16>(),
       simd<cpu::Isa::avx512_vnni>(),
       simd<cpu::Isa::avx_vnni>(),
       simd<cpu::Isa::avx2>(),

@@ -335,8 +335,9 @@ std::string refusal(Isa isa, const AttentionDesc& desc) {
   const std::string unavailable = refusal(isa);
   if (!unavailable.empty()) return unavailable;
   if (!nest_of(isa, desc.scheme))
-    return nest_of(Isa::avx2, desc.scheme) ? std::string(name_of(isa)) + " multiplies codes only"
-                                           : "the scheme exists on the reference backend only";
+    return nest_of(Isa::avx2, desc.scheme)
+               ? "the scheme has no code of its own for " + std::string(name_of(isa))
+               : "the scheme exists on the reference backend only";
   return {};
 }
 

@@ -7,8 +7,8 @@
 // and values stay in L1 or L2 meanwhile.
 //
 // Isa: Lane, kLanes, kRows, kIntegers (a Products for integer operands), kFloats (one for floats, empty where
-// there is none), store_codes(), begin() and end() (around what a nest
-// computes).
+// there is none), store_codes(), kHas (the schemes that the set has nests of), begin() and end() (around what
+// a nest computes).
 #include <cstdint>
 #include <type_traits>
 

@@ -2,7 +2,7 @@
 // attend.inl's nest.
 //
 // Isa: Words (a lane of 2 kLanes words), word_of() (where key i of a run of 2 kLanes keys lies among its
-// words), level_words(), largest_words(), add_mass(), store_word_codes().
+// words), level_words(), largest_words(), add_mass(), store_word_codes(), weight() (fixed16::weight).
 #include <cstdint>
 
 #include "cpu/kernel.h"
@@ -97,9 +97,9 @@ struct FixedSoftmax {
     typename L::F32 total{};
     std::int64_t j = 0;
     const auto step = [&](I32 sum, std::int64_t at, const auto& see) {
-      const U16 low = see(fixed16::weight<Mantissa, W>(reference - load<U16>(words + 2 * at)), at);
+      const U16 low = see(Isa::template weight<Mantissa>(reference - load<U16>(words + 2 * at)), at);
       const U16 high =
-          see(fixed16::weight<Mantissa, W>(reference - load<U16>(words + 2 * (at + kRun))), at + kRun);
+          see(Isa::template weight<Mantissa>(reference - load<U16>(words + 2 * (at + kRun))), at + kRun);
       sum = Isa::add_mass(sum, low, load<U16>(reinterpret_cast<const std::byte*>(mass + at)));
       sum = Isa::add_mass(sum, high, load<U16>(reinterpret_cast<const std::byte*>(mass + at + kRun)));
       Isa::store_word_codes(p + at * p_bytes, W::mulhrs_u16(low, 255), W::mulhrs_u16(high, 255));

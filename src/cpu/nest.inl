@@ -7,13 +7,6 @@
 namespace octet::cpu {
 namespace {
 
-/// Whether an instruction set multiplies what the scheme does.
-template <template <class> class SchemeOf, class Isa>
-constexpr bool multiplies() {
-  using S = SchemeOf<typename Isa::Lane>;
-  return Isa::kFloats.qk != nullptr || (S::kQk != Operand::f32 && S::kP != Operand::f32);
-}
-
 /// The table entry of a scheme on an instruction set.
 template <template <class> class SchemeOf, class Isa>
 struct NestFor {
@@ -116,7 +109,7 @@ struct NestFor {
 /// Null where the instruction set has no nest of the scheme.
 template <template <class> class SchemeOf, class Isa>
 constexpr const Nest* nest_for() {
-  if constexpr (multiplies<SchemeOf, Isa>())
+  if constexpr (Isa::template kHas<SchemeOf<typename Isa::Lane>>)
     return &NestFor<SchemeOf, Isa>::kNest;
   else
     return nullptr;

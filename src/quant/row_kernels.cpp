@@ -9,7 +9,8 @@ const RowKernels& baseline_row_kernels() { return RowsIn<VectorLane<8, RowTag>>:
 namespace {
 
 const RowKernels& fastest_row_kernels() {
-  if (refusal(Isa::amx_int8).empty() || refusal(Isa::avx512_vnni).empty()) return avx512_row_kernels();
+  for (Isa isa : {Isa::amx_int8, Isa::avx512_fp16, Isa::avx512_vnni})
+    if (refusal(isa).empty()) return avx512_row_kernels();
   if (refusal(Isa::avx_vnni).empty() || refusal(Isa::avx2).empty()) return avx2_row_kernels();
   return baseline_row_kernels();
 }

@@ -72,8 +72,10 @@ class Backends : public ::testing::TestWithParam<Isa> {
 };
 
 TEST_P(Backends, HaveEveryFusedScheme) {
-  // int8, int8_shift, int8_full, int8_lut, int4, qflash, integer: those whose two products are of codes.
-  EXPECT_EQ(fused().size(), GetParam() == Isa::amx_int8 ? 7u : 15u);
+  // AMX: int8, int8_shift, int8_full, int8_lut, int4, qflash, integer, whose two products are of codes; FP16:
+  // those with a rounded softmax in words, int8, int8_shift, int4.
+  const std::size_t wanted = GetParam() == Isa::amx_int8 ? 7 : GetParam() == Isa::avx512_fp16 ? 3 : 15;
+  EXPECT_EQ(fused().size(), wanted);
 }
 
 TEST_P(Backends, FollowTheReferenceInEveryFeature) {
@@ -135,29 +137,32 @@ TEST_P(Backends, LeaveTheSixteenBitFormWhereItDoesNotFit) {
 
 /// A row by itself has the bits that it has among others.
 TEST_P(Backends, GiveARowTheSameBitsWhateverIsComputedBesideIt) {
+  const Scheme scheme = cpu::nest_of(GetParam(), Scheme::integer) ? Scheme::integer : Scheme::int8;
   Call call = normal_call(1, 1, 50, 400, 32);
   call.options.backend = std::string(cpu::name_of(GetParam()));
-  const Output all = run(call, Scheme::integer);
+  const Output all = run(call, scheme);
   ASSERT_TRUE(all.status.ok());
   for (std::int64_t i : {0, 5, 6, 47, 48, 49}) {
     Call one = call;
     one.q = Tensor(1, 1, 1, 32);
     for (std::int64_t c = 0; c < 32; ++c) one.q.at(0, 0, 0, c) = call.q.at(0, 0, i, c);
-    const Output row = run(one, Scheme::integer);
+    const Output row = run(one, scheme);
     ASSERT_TRUE(row.status.ok());
     for (std::int64_t c = 0; c < 32; ++c) EXPECT_EQ(row.o.at(0, 0, 0, c), all.o.at(0, 0, i, c)) << i;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, Backends,
-                         ::testing::Values(Isa::amx_int8, Isa::avx512_vnni, Isa::avx_vnni, Isa::avx2),
+                         ::testing::Values(Isa::amx_int8, Isa::avx512_fp16, Isa::avx512_vnni, Isa::avx_vnni,
+                                           Isa::avx2),
                          [](const auto& set) { return std::string(cpu::name_of(set.param)); });
 
 TEST(Isa, IsHeldToWhatTheEnvironmentNames) {
   ASSERT_EQ(setenv("OCTET_ISA", "scalar", 1), 0);
   EXPECT_EQ(cpu::refusal(Isa::avx2), "OCTET_ISA is scalar");
   ASSERT_EQ(setenv("OCTET_ISA", "avx3", 1), 0);
-  EXPECT_NE(cpu::refusal(Isa::avx2).find("must be one of scalar, amx_int8, avx512_vnni, avx_vnni, avx2"),
+  EXPECT_NE(cpu::refusal(Isa::avx2).find(
+                "must be one of scalar, amx_int8, avx512_fp16, avx512_vnni, avx_vnni, avx2"),
             std::string::npos);
   ASSERT_EQ(unsetenv("OCTET_ISA"), 0);
   EXPECT_EQ(cpu::refusal(Isa::avx2).find("OCTET_ISA"), std::string::npos);

@@ -362,7 +362,8 @@ TEST_P(CpuBias, StaysWithinTheBound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, CpuBias,
-                         ::testing::Values(Isa::amx_int8, Isa::avx512_vnni, Isa::avx_vnni, Isa::avx2),
+                         ::testing::Values(Isa::amx_int8, Isa::avx512_fp16, Isa::avx512_vnni, Isa::avx_vnni,
+                                           Isa::avx2),
                          [](const auto& set) { return std::string(cpu::name_of(set.param)); });
 
 }  // namespace

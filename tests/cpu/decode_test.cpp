@@ -139,7 +139,8 @@ TEST_P(Decode, StaysWithinTheBound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, Decode,
-                         ::testing::Values(Isa::amx_int8, Isa::avx512_vnni, Isa::avx_vnni, Isa::avx2),
+                         ::testing::Values(Isa::amx_int8, Isa::avx512_fp16, Isa::avx512_vnni, Isa::avx_vnni,
+                                           Isa::avx2),
                          [](const auto& set) { return std::string(cpu::name_of(set.param)); });
 
 }  // namespace

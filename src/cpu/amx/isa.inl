@@ -1,11 +1,15 @@
-// The instruction set amx_int8: AVX-512's lanes for the softmax, AMX's tiles for the products of codes.
+// The instruction set amx_int8: AVX-512's lanes with FP16 for the softmax, AMX's tiles for the products of
+// codes.
 #include "cpu/amx/products.h"
-#include "cpu/avx512/lanes.inl"
+#include "cpu/avx512_fp16/lanes.inl"
 
 namespace octet::cpu {
 namespace {
 
-struct IsaAmx : Isa512 {
+struct IsaAmx : Isa512Fp16 {
+  template <class S>
+  static constexpr bool kHas = S::kQk != Operand::f32&& S::kP != Operand::f32;
+
   static constexpr std::int64_t kRows = amx::kRows;
   static void begin() { amx::begin(); }
   static void end() { amx::end(); }
@@ -13,7 +17,7 @@ struct IsaAmx : Isa512 {
   static constexpr Products kIntegers{Element::s8,         Element::s8,         Element::u8_bias,
                                       Element::s8,         amx::multiply_s8_s8, amx::multiply_u8_s8,
                                       amx::multiply_s8_s8, amx::multiply_u8_s8};
-  static constexpr Products kFloats{};  ///< none: AMX has no f32
+  static constexpr Products kFloats{};  ///< none
   static constexpr MultiplyToWords kToWords = amx::multiply_s8_s8_to_words;
 };
 using ThisIsa = IsaAmx;

@@ -11,6 +11,8 @@ namespace {
 struct Isa256 {
   struct Tag {};
   using Lane = VectorLane<8, Tag>;
+  template <class S>
+  static constexpr bool kHas = true;
   static void begin() {}
   static void end() {}
   static constexpr std::int64_t kLanes = 8, kRows = avx2::kRows;
@@ -89,6 +91,10 @@ struct Isa256 {
   static SignedWords largest_words(SignedWords a, SignedWords b) {
     return reinterpret_cast<SignedWords>(
         _mm256_max_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+  }
+  template <class Mantissa>
+  static Words::U16 weight(Words::U16 z) {
+    return fixed16::weight<Mantissa, Words>(z);
   }
   static std::int32_t largest_word(SignedWords words) {
     return sse_largest_word(reinterpret_cast<__m256i>(words));

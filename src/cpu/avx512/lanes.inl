@@ -11,6 +11,8 @@ namespace {
 struct Isa512 {
   struct Tag {};
   using Lane = VectorLane<16, Tag>;
+  template <class S>
+  static constexpr bool kHas = true;
   static void begin() {}
   static void end() {}
   static constexpr std::int64_t kLanes = 16, kRows = avx512::kRows;
@@ -78,6 +80,10 @@ struct Isa512 {
   static SignedWords largest_words(SignedWords a, SignedWords b) {
     return reinterpret_cast<SignedWords>(
         _mm512_max_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+  }
+  template <class Mantissa>
+  static Words::U16 weight(Words::U16 z) {
+    return fixed16::weight<Mantissa, Words>(z);
   }
   static std::int32_t largest_word(SignedWords words) {
     const __m512i all = reinterpret_cast<__m512i>(words);
