@@ -75,6 +75,10 @@ Peak peak_of(Scheme scheme, const std::string& backend, int threads) {
   return best;
 }
 
+double peak_again(const Peak& peak, int threads) {
+  return rate_of(peak.instruction, threads, kInstructionSeconds / 3);
+}
+
 double read_bandwidth(int threads) { return rate_of("read", threads, kReadSeconds); }
 
 Json all_peaks(int threads) {

@@ -17,6 +17,9 @@ struct Peak {
 /// held against all that the machine has but AMX, whose rate only a kernel for it can approach.
 Peak peak_of(Scheme scheme, const std::string& backend, int threads);
 
+/// The same instruction's rate once more, in a third of the time.
+double peak_again(const Peak& peak, int threads);
+
 /// GB/s that `threads` threads read from memory.
 double read_bandwidth(int threads);
 

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdint>
 #include <ctime>
+#include <utility>
 
 namespace octet::tool {
 namespace {
@@ -29,7 +30,8 @@ double quantile(std::vector<double> x, double q) {
   return *at;
 }
 
-Result<Timing> time_calls(const std::function<Status()>& call, const Sampling& sampling) {
+Result<Timing> time_calls(const std::function<Status()>& call, const Sampling& sampling,
+                          const std::function<void()>& around) {
   std::vector<double> wall, cpu;
   double total = 0;
   Timing timing;
@@ -38,6 +40,7 @@ Result<Timing> time_calls(const std::function<Status()>& call, const Sampling& s
     if (groups < sampling.least_groups) return groups < 2 || total < sampling.patience;
     return total < sampling.total_seconds && groups < sampling.most_groups;
   };
+  around();
   while (wants_more()) {
     double seconds = 0;
     int calls = 0;
@@ -52,9 +55,11 @@ Result<Timing> time_calls(const std::function<Status()>& call, const Sampling& s
     cpu.push_back((thread_seconds() - cpu_start) / calls);
     total += seconds;
     timing.calls += calls;
+    around();
   }
   timing.median = quantile(wall, 0.5), timing.p90 = quantile(wall, 0.9);
   timing.cpu_median = quantile(cpu, 0.5);
+  timing.groups = std::move(wall);
   return timing;
 }
 

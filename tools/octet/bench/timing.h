@@ -8,6 +8,7 @@
 namespace octet::tool {
 
 struct Timing {
+  std::vector<double> groups;  ///< seconds a call of each, in the order of time
   double median = 0, p90 = 0;  ///< seconds a call, over groups
   double cpu_median = 0;       ///< the calling thread's processor time
   int calls = 0;
@@ -21,8 +22,11 @@ struct Sampling {
   double patience = 1;  ///< seconds after which two groups are enough
 };
 
-/// Times `call`, which has run before. The first error ends it.
-Result<Timing> time_calls(const std::function<Status()>& call, const Sampling& sampling);
+/// Times `call`, which has run before. The first error ends it. around: runs before the first group and after
+/// each one, untimed.
+Result<Timing> time_calls(
+    const std::function<Status()>& call, const Sampling& sampling,
+    const std::function<void()>& around = [] {});
 
 /// The value at share `q` of `x` in order; of an even number, the median is the smaller of the middle two.
 double quantile(std::vector<double> x, double q);
