@@ -1,6 +1,7 @@
 // octet_peak_rate: every documented name is measured or refused as unsupported, and mistakes are named.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -31,10 +32,15 @@ TEST(PeakRate, MemoryIsRead) {
 }
 
 TEST(PeakRate, VectorsOfTwiceTheWidthAreNotSlower) {
-  const Result<double> narrow = peak_rate("vpdpbusd_ymm", 0.01), wide = peak_rate("vpdpbusd_zmm", 0.01);
-  if (!narrow.ok() || !wide.ok()) GTEST_SKIP() << "this processor has not both";
+  // On a shared machine one reading may be half of another: the best of some that take turns.
+  double narrow = 0, wide = 0;
+  for (int turn = 0; turn < 8; ++turn) {
+    const Result<double> ymm = peak_rate("vpdpbusd_ymm", 0.005), zmm = peak_rate("vpdpbusd_zmm", 0.005);
+    if (!ymm.ok() || !zmm.ok()) GTEST_SKIP() << "this processor has not both";
+    narrow = std::max(narrow, ymm.value()), wide = std::max(wide, zmm.value());
+  }
   constexpr double kNoise = 0.8;
-  EXPECT_GT(wide.value(), kNoise * narrow.value());
+  EXPECT_GT(wide, kNoise * narrow);
 }
 
 TEST(PeakRate, MistakesAreNamed) {
