@@ -203,6 +203,8 @@ class OneDnn:
 
 
 def peak(document, variant, threads):
+    if variant == "bf16" and "amx_bf16" in document.get("features", []):
+        return None  # libraries take AMX's tiles then, whose rate in bf16 octet does not measure
     rates = {p["what"]: p["giga"] for p in document["peaks"] if p["threads"] == threads}
     found = [(rates[i], i) for i in INSTRUCTIONS[variant] if i in rates]
     return max(found, default=None)
