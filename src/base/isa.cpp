@@ -56,13 +56,20 @@ bool has(Isa isa) {
   }
 }
 
+/// A set that has no code of its own for a scheme leaves it to those that it includes.
+bool includes(std::string_view set, Isa isa) {
+  if (set == name_of(isa)) return true;
+  const bool with_fp16 = set == name_of(Isa::avx512_fp16), with_amx = set == name_of(Isa::amx_int8);
+  return isa == Isa::avx512_vnni ? with_fp16 || with_amx : isa == Isa::avx512_fp16 && with_amx;
+}
+
 }  // namespace
 
 std::string_view name_of(Isa isa) { return kNames[static_cast<int>(isa)]; }
 
 std::string refusal(Isa isa) {
   const std::string forced = env::isa();
-  if (!forced.empty() && forced != name_of(isa)) {
+  if (!forced.empty() && !includes(forced, isa)) {
     bool known = forced == kScalar;
     std::string names(kScalar);
     for (std::string_view name : kNames) {

@@ -253,7 +253,12 @@ class Call {
     call.channel = channel, call.channel_exponent = exponent;
 
     const bool codes = nest_.output != Output::values;
-    call.values = codes ? nullptr : scratch.take<float>(rows * dim_v);
+    if (float* const rows_of_o = codes ? nullptr : f32_rows(unit)) {
+      call.values = rows_of_o, call.values_row = problem_.args.o.stride[2];
+    } else {
+      call.values = codes ? nullptr : scratch.take<float>(rows * dim_v);
+      call.values_row = dim_v;
+    }
     call.codes = codes ? scratch.take<std::int8_t>(rows * dim_v) : nullptr;
     call.scale = scratch.take<float>(rows);
     call.lse = problem_.args.lse.data ? scratch.take<float>(rows) : nullptr;
@@ -275,9 +280,21 @@ class Call {
     return {bias.data, bias.dtype, key_stride, row};
   }
 
+  /// The unit's rows of o where a nest may write them itself: f32, channels one after the other without
+  /// padding, one head.
+  float* f32_rows(const Unit& unit) const {
+    const TensorView& o = problem_.args.o;
+    if (o.dtype != DType::f32 || o.stride[3] != 1 || unit.heads != 1 ||
+        problem_.desc.head_dim_v != packed_.dim_v())
+      return nullptr;
+    return static_cast<float*>(o.data) + problem_.q.batch(unit.sequence) * o.stride[0] +
+           unit.head * o.stride[1] + (problem_.q.begin(unit.sequence) + unit.begin) * o.stride[2];
+  }
+
   void write(const RowsCall& call, const Unit& unit) const {
     const std::int64_t dim_v = problem_.desc.head_dim_v, batch = problem_.q.batch(unit.sequence),
                        first = problem_.q.begin(unit.sequence);
+    const bool in_place = call.values && call.values == f32_rows(unit);
     std::int64_t r = 0;
     for (std::int64_t h = unit.head; h < unit.head + unit.heads; ++h)
       for (std::int64_t token = unit.begin; token < unit.end; ++token, ++r) {
@@ -290,7 +307,7 @@ class Call {
           writer.codes(call.codes + r * call.dim_v, dim_v, call.scale[r]);
           writer.scale(call.scale[r]);
         } else {
-          writer.values(call.values + r * call.dim_v, dim_v);
+          if (!in_place) writer.values(call.values + r * call.values_row, dim_v);
           writer.scale(0);
         }
       }

@@ -48,7 +48,7 @@ class RowEnds {
   void end_empty(std::int64_t r) const {
     for (std::int64_t c = 0; c < call_.dim_v; ++c) {
       if constexpr (S::kOutput == Output::values)
-        call_.values[r * call_.dim_v + c] = 0;
+        call_.values[r * call_.values_row + c] = 0;
       else
         call_.codes[r * call_.dim_v + c] = 0;
     }
@@ -59,7 +59,7 @@ class RowEnds {
     const auto finished = [&](std::int64_t c) { return scheme_.finish(out[c], state, row, channel_[c]); };
     if constexpr (S::kOutput == Output::values) {
       for (std::int64_t c = 0; c < columns_; ++c)
-        L::store(call_.values + r * call_.dim_v + c * kLanes, finished(c));
+        L::store(call_.values + r * call_.values_row + c * kLanes, finished(c));
     } else if constexpr (S::kOutput == Output::one_scale) {
       for (std::int64_t c = 0; c < columns_; ++c) store_codes(r, c, finished(c));
       call_.scale[r] = scheme_.output_scale();

@@ -92,10 +92,11 @@ struct RowsCall {
   Parts parts;
   std::byte* scratch;  ///< scratch_bytes() of them, aligned to 64
   // Results, [row][dim_v] or [row].
-  float* values;       ///< where the scheme ends in values
-  std::int8_t* codes;  ///< where it ends in codes
-  float* scale;        ///< of a row's codes
-  float* lse;          ///< natural logarithm, -inf for a row that saw no key; null: nobody asked
+  float* values;            ///< where the scheme ends in values
+  std::int64_t values_row;  ///< from one row's values to the next
+  std::int8_t* codes;       ///< where it ends in codes
+  float* scale;             ///< of a row's codes
+  float* lse;               ///< natural logarithm, -inf for a row that saw no key; null: nobody asked
 };
 
 /// What is known of a key block's keys: their scales, and the members of Key, [member][stride].

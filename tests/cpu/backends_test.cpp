@@ -164,6 +164,12 @@ TEST(Isa, IsHeldToWhatTheEnvironmentNames) {
   EXPECT_NE(cpu::refusal(Isa::avx2).find(
                 "must be one of scalar, amx_int8, avx512_fp16, avx512_vnni, avx_vnni, avx2"),
             std::string::npos);
+  ASSERT_EQ(setenv("OCTET_ISA", "avx512_fp16", 1), 0);  // which includes avx512_vnni
+  EXPECT_EQ(cpu::refusal(Isa::avx512_vnni).find("OCTET_ISA"), std::string::npos);
+  EXPECT_EQ(cpu::refusal(Isa::amx_int8), "OCTET_ISA is avx512_fp16");
+  EXPECT_EQ(cpu::refusal(Isa::avx2), "OCTET_ISA is avx512_fp16");
+  ASSERT_EQ(setenv("OCTET_ISA", "avx512_vnni", 1), 0);
+  EXPECT_EQ(cpu::refusal(Isa::avx512_fp16), "OCTET_ISA is avx512_vnni");
   ASSERT_EQ(unsetenv("OCTET_ISA"), 0);
   EXPECT_EQ(cpu::refusal(Isa::avx2).find("OCTET_ISA"), std::string::npos);
 }
