@@ -4,6 +4,7 @@
 // A row is read once for each key block, whoever else reads the same numbers: a broadcast bias costs a pass
 // of its own in every head and batch entry, which is two loads and a store beside the products of 8 or 16
 // keys.
+#pragma once
 #include <cstdint>
 
 #include "cpu/kernel.h"

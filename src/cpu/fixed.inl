@@ -1,10 +1,12 @@
 // The softmax of a row in 16-bit lanes, for schemes that have such a form (numerics/fixed16.h): part of
 // attend.inl's nest.
 //
-// Isa: Words (a lane of 2 kLanes words), word_of() (where key i of a run of 2 kLanes keys lies among its
-// words), level_words(), largest_words(), add_mass(), store_word_codes(), weight() (fixed16::weight).
+// Isa: Words (a lane of 2 kLanes words), keys_of_words() (the key of a run of 2 kLanes that each word is of),
+// pack_words() (two vectors of keys to words in that order), level_words(), largest_words(), add_mass(),
+// store_word_codes(), weight() (fixed16::weight).
 #include <cstdint>
 
+#include "cpu/bias.inl"
 #include "cpu/kernel.h"
 #include "cpu/reduce.inl"
 #include "numerics/fixed16.h"
@@ -30,35 +32,37 @@ struct FixedSoftmax {
   using L = typename Isa::Lane;
   using W = typename Isa::Words;
   using U16 = typename W::U16;
+  using F32 = typename L::F32;
   using I32 = typename L::I32;
   using Mantissa = typename S::FixedMantissa;
   static constexpr std::int64_t kRun = 2 * Isa::kLanes;  ///< keys of a vector of words
   static constexpr std::int64_t kChunk = 2 * kRun;       ///< keys whose codes are stored together
 
-  /// Constants of a key block of `count` keys; keys beyond have level 0 and no mass.
+  /// Constants of a key block of `count` keys. Keys beyond, of whose scales there are any numbers to the next
+  /// run, have level 0 and no mass.
   static void constants(const KeyConstants& keys, std::int64_t count, std::byte* levels, std::uint16_t* mass,
                         FixedBlock* block) {
-    const float *k_scale = keys.k_scale, *v_scale = keys.v_scale;
-    auto* level = reinterpret_cast<float*>(levels);
-    float v_least = v_scale[0], v_largest = v_scale[0], k_least = k_scale[0], k_largest = k_scale[0];
-    for (std::int64_t j = 1; j < count; ++j) {
-      v_least = v_scale[j] < v_least ? v_scale[j] : v_least;
-      v_largest = v_scale[j] > v_largest ? v_scale[j] : v_largest;
-      k_least = k_scale[j] < k_least ? k_scale[j] : k_least;
-      k_largest = k_scale[j] > k_largest ? k_scale[j] : k_largest;
-    }
+    const Extremes k = extremes(keys.k_scale, count), v = extremes(keys.v_scale, count);
     *block = {};
     constexpr float kLeastV = power_of_two(-96), kMostV = power_of_two(96);  // reciprocals stay finite
-    if (!(v_least >= kLeastV && v_largest <= kMostV && v_largest <= v_least * fixed16::kScaleRange)) return;
+    if (!(v.least >= kLeastV && v.largest <= kMostV && v.largest <= v.least * fixed16::kScaleRange)) return;
     constexpr float kMassOne = 1 << fixed16::kMassBits;
-    block->reference = log2_poly(v_largest);
-    block->mass_unit = fixed16::kCodeOne / fixed16::kWeightOne / (kMassOne * v_least);
-    block->k_largest = k_largest;
-    block->k_one_scale = k_least == k_largest ? k_largest : 0;
-    for (std::int64_t j = 0; j < count; ++j) {
-      level[j] = (log2_poly(v_scale[j]) - block->reference) * fixed16::kUnits;
-      mass[j / kRun * kRun + Isa::word_of(j % kRun)] =
-          static_cast<std::uint16_t>(round_to_integer(kMassOne * (v_least / v_scale[j])));
+    block->reference = log2_poly(v.largest);
+    block->mass_unit = fixed16::kCodeOne / fixed16::kWeightOne / (kMassOne * v.least);
+    block->k_largest = k.largest;
+    block->k_one_scale = k.least == k.largest ? k.largest : 0;
+    auto* level = reinterpret_cast<float*>(levels);
+    const auto put_level = [&](std::int64_t j) {
+      const F32 scale = L::load(keys.v_scale + j);
+      const I32 there = lanes_within<Isa>(-j, count - j);
+      L::store(level + j, there ? (log2_poly(scale) - block->reference) * fixed16::kUnits : F32{});
+      const I32 units = L::nearest_i32(kMassOne * (L::broadcast(v.least) / scale));
+      return there ? units : I32{};
+    };
+    for (std::int64_t j = 0; j < count; j += kRun) {
+      const I32 low = put_level(j), high = put_level(j + Isa::kLanes);
+      const U16 words = Isa::pack_words(low, high);
+      __builtin_memcpy(mass + j, &words, sizeof words);
     }
   }
 
@@ -118,6 +122,18 @@ struct FixedSoftmax {
   }
 
  private:
+  struct Extremes {
+    float least, largest;
+  };
+  static Extremes extremes(const float* scales, std::int64_t count) {
+    F32 least = L::broadcast(scales[0]), largest = least;
+    for (std::int64_t j = 0; j < count; j += Isa::kLanes) {
+      const F32 some = lanes_within<Isa>(-j, count - j) ? L::load(scales + j) : L::broadcast(scales[0]);
+      least = L::min(some, least), largest = L::max(some, largest);
+    }
+    return {reduced(least, Smaller{}), reduced(largest, Larger{})};
+  }
+
   template <class V>
   static V load(const std::byte* at) {
     V lanes;

@@ -15,6 +15,12 @@ struct Larger {
     return a > b ? a : b;
   }
 };
+struct Smaller {
+  template <class V>
+  V operator()(V a, V b) const {
+    return a < b ? a : b;
+  }
+};
 struct Plus {
   template <class V>
   V operator()(V a, V b) const {
