@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "base/parallel.h"
 #include "base/sequences.h"
 #include "base/try.h"
 #include "capi/v_grid.h"
 #include "numerics/formats.h"
+#include "quant/rows.h"
 
 namespace octet::capi {
 namespace {
@@ -24,9 +26,7 @@ float number_at(const TensorView& x, std::int64_t offset) {
   }
 }
 
-std::int64_t row_offset(const TensorView& x, std::int64_t b, std::int64_t h, std::int64_t t) {
-  return b * x.stride[0] + h * x.stride[1] + t * x.stride[2];
-}
+using quant::row_offset;
 
 /// Largest finite absolute value of a plain tensor. NaN and Inf are the quantiser's to report.
 float finite_amax(const TensorView& x) {
@@ -73,6 +73,20 @@ Status convert(QuantizedTensor& x, const OperandPlan& planned, const quant::Oper
   return {};
 }
 
+/// In double, four sums beside each other: one would wait for its own last addition.
+double dot(const std::vector<float>& x_row, const std::vector<double>& y_row) {
+  const float* x = x_row.data();
+  const double* y = y_row.data();
+  const std::size_t count = x_row.size(), fours = count / 4 * 4;
+  double a = 0, b = 0, c = 0, d = 0;
+  for (std::size_t i = 0; i < fours; i += 4) {
+    a += double{x[i]} * y[i], b += double{x[i + 1]} * y[i + 1];
+    c += double{x[i + 2]} * y[i + 2], d += double{x[i + 3]} * y[i + 3];
+  }
+  for (std::size_t i = fours; i < count; ++i) a += double{x[i]} * y[i];
+  return (a + b) + (c + d);
+}
+
 /// softmax_scale * q . mean(K) for every query row, in double and rounded once.
 void fill_q_anchor(const AttentionDesc& d, const TensorView& q, const TensorView& mean, const TensorView& out,
                    const AttentionArgs& args) {
@@ -80,16 +94,14 @@ void fill_q_anchor(const AttentionDesc& d, const TensorView& q, const TensorView
   const std::int64_t group = d.heads_q / d.heads_kv;
   for_each_parallel(args.parallel_for, queries.count * d.heads_q, [&](std::int64_t unit) {
     const std::int64_t s = unit / d.heads_q, head = unit % d.heads_q, b = queries.batch(s);
-    const std::int64_t means = row_offset(mean, b, head / group, queries.cu_seqlens ? s : 0);
+    std::vector<float> row(static_cast<std::size_t>(d.head_dim));
+    quant::load_row(mean, b, head / group, queries.cu_seqlens ? s : 0, row.data());
+    const std::vector<double> of_keys(row.begin(), row.end());
     for (std::int64_t t = 0; t < queries.length(s); ++t) {
-      const std::int64_t row = row_offset(q, b, head, queries.begin(s) + t);
-      double sum = 0;
-      for (std::int64_t c = 0; c < d.head_dim; ++c) {
-        sum += double{number_at(q, row + c * q.stride[3])} *
-               double{static_cast<const float*>(mean.data)[means + c * mean.stride[3]]};
-      }
-      static_cast<float*>(out.data)[row_offset(out, b, head, queries.begin(s) + t)] =
-          static_cast<float>(double{d.softmax_scale} * sum);
+      const std::int64_t token = queries.begin(s) + t;
+      quant::load_row(q, b, head, token, row.data());
+      static_cast<float*>(out.data)[row_offset(out, b, head, token)] =
+          static_cast<float>(double{d.softmax_scale} * dot(row, of_keys));
     }
   });
 }

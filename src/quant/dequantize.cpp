@@ -15,19 +15,26 @@
 namespace octet::quant {
 namespace {
 
-// values[c] *= scale of the row's group. A plain tensor has none. The largest code times a rounded scale can
-// exceed the largest float by its last place: it saturates.
+/// values[c] *= factor. The largest code times a rounded scale can exceed the largest float by its last
+/// place: it saturates.
+void scale(float* values, std::int64_t count, float factor) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  for (std::int64_t c = 0; c < count; ++c) {
+    const float code = values[c], real = code * factor;
+    const float above = real > kLargest ? kLargest : real, held = above < -kLargest ? -kLargest : above;
+    values[c] = std::fabs(code) <= kLargest ? held : real;  // an infinite or no number stays one
+  }
+}
+
+/// By the scales of the row's group. A plain tensor has none.
 void apply_scales(const QuantizedTensor& x, const TokenRange& at, std::int64_t group,
                   std::vector<float>& values) {
   if (!x.scales.data) return;
-  constexpr float kLargest = std::numeric_limits<float>::max();
-  const float* scale = static_cast<const float*>(x.scales.data) + row_offset(x.scales, at.b, at.h, group);
-  for (std::size_t c = 0; c < values.size(); ++c) {
-    const std::int64_t channel_group =
-        x.channels_per_scale ? static_cast<std::int64_t>(c) / x.channels_per_scale : 0;
-    const float real = values[c] * scale[channel_group * x.scales.stride[3]];
-    values[c] = is_finite(values[c]) ? std::clamp(real, -kLargest, kLargest) : real;
-  }
+  const float* factor = static_cast<const float*>(x.scales.data) + row_offset(x.scales, at.b, at.h, group);
+  const auto count = static_cast<std::int64_t>(values.size());
+  const std::int64_t run = x.channels_per_scale ? x.channels_per_scale : count;
+  for (std::int64_t c = 0; c < count; c += run, factor += x.scales.stride[3])
+    scale(values.data() + c, std::min(run, count - c), *factor);
 }
 
 void apply_exponents(const QuantizedTensor& x, const TokenRange& at, std::int64_t sequence,
@@ -50,11 +57,13 @@ void dequantize_sequence(const QuantizedTensor& x, const TensorView& out, const 
     apply_scales(x, at, first_group + (x.tokens_per_scale ? t / x.tokens_per_scale : 0), values);
     apply_exponents(x, at, sequence, values);
     if (x.rotate == Rotate::on) rotation.inverse(values.data());
+    if (x.mean.data)
+      for (std::size_t c = 0; c < mean.size(); ++c) values[c] += mean[c];
     float* to = static_cast<float*>(out.data) + row_offset(out, at.b, at.h, at.begin + t);
-    for (std::int64_t c = 0; c < dim; ++c) {
-      const auto i = static_cast<std::size_t>(c);
-      to[c * out.stride[3]] = x.mean.data ? values[i] + mean[i] : values[i];
-    }
+    if (out.stride[3] == 1)
+      std::copy_n(values.data(), dim, to);
+    else
+      for (std::int64_t c = 0; c < dim; ++c) to[c * out.stride[3]] = values[static_cast<std::size_t>(c)];
   }
 }
 

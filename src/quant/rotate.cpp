@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "quant/quantize.h"
+#include "quant/row_kernels.h"
 
 namespace octet::quant {
 namespace {
@@ -66,11 +67,13 @@ float rotation_sign(std::uint64_t seed, std::int64_t channel) {
 
 Rotation::Rotation(std::int64_t dim, std::uint64_t seed)
     : block_(rotation_block(dim)),
+      factor_(static_cast<std::size_t>(rotated_dim(dim))),
       // Double square root and division, then one rounding: the nearest float for every power of two.
-      norm_(static_cast<float>(1.0 / std::sqrt(static_cast<double>(block_)))),
-      factor_(static_cast<std::size_t>(rotated_dim(dim))) {
+      norm_(factor_.size(), static_cast<float>(1.0 / std::sqrt(static_cast<double>(block_)))),
+      sign_(factor_.size()) {
   for (std::size_t c = 0; c < factor_.size(); ++c) {
-    factor_[c] = rotation_sign(seed, static_cast<std::int64_t>(c)) * norm_;
+    sign_[c] = rotation_sign(seed, static_cast<std::int64_t>(c));
+    factor_[c] = sign_[c] * norm_[c];
   }
 }
 
@@ -82,11 +85,10 @@ void Rotation::forward(float* row) const {
 
 void Rotation::inverse(float* row) const {
   const std::int64_t channels = static_cast<std::int64_t>(factor_.size());
-  for (std::int64_t c = 0; c < channels; ++c) row[c] *= norm_;
-  for (std::int64_t c = 0; c < channels; c += block_) butterfly(row + c, block_);
-  for (std::int64_t c = 0; c < channels; ++c) {
-    if (factor_[static_cast<std::size_t>(c)] < 0) row[c] = -row[c];
-  }
+  std::uint32_t largest;  // of no interest here
+  row_kernels().read({row, DType::f32, channels, 1, channels}, {nullptr, norm_.data(), block_},
+                     {row, channels, channels}, &largest);
+  for (std::size_t c = 0; c < sign_.size(); ++c) row[c] *= sign_[c];
 }
 
 }  // namespace octet::quant

@@ -38,8 +38,8 @@ class Rotation {
 
  private:
   std::int64_t block_;
-  float norm_;                 // 1 / sqrt(block)
-  std::vector<float> factor_;  // +-norm, a channel
+  std::vector<float> factor_;       // +-norm, a channel; norm = 1 / sqrt(block)
+  std::vector<float> norm_, sign_;  // the same of all channels, and +-1
 };
 
 }  // namespace octet::quant

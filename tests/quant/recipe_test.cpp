@@ -71,6 +71,20 @@ TEST(Rotation, IsTheSignedHadamardTransformAndItsInverse) {
   }
 }
 
+TEST(Rotation, TheInverseHasTheBitsOfTheTransformWithItsSignsTheOtherWayRound) {
+  for (const std::int64_t dim : {1, 7, 16, 20, 49, 64, 80, 96, 128, 256}) {
+    const auto padded = static_cast<std::size_t>(rotated_dim(dim));
+    std::vector<float> row = normal_input({1, 1, 1, rotated_dim(dim)}, 31).values, want = row;
+    const Rotation rotation(dim, 78);
+    const auto sign = [](std::size_t c) { return rotation_sign(78, static_cast<std::int64_t>(c)); };
+    for (std::size_t c = 0; c < padded; ++c) want[c] *= sign(c);
+    rotation.forward(want.data());
+    rotation.inverse(row.data());
+    for (std::size_t c = 0; c < padded; ++c)
+      ASSERT_EQ(row[c], want[c] * sign(c)) << "dim " << dim << ", channel " << c;
+  }
+}
+
 TEST(Rotation, LeavesScoresAlone) {
   for (const std::int64_t dim : {7, 20, 64, 80, 96, 256}) {
     Input q = normal_input({1, 1, 6, dim}, 31), k = normal_input({1, 1, 6, dim}, 32);
