@@ -12,14 +12,12 @@ struct RowSums {
 
 struct PackKernels {
   RowSums (*sums)(const std::int8_t* codes, std::int64_t count);
-  /// A row as s16, and as u8 with code + 128.
-  void (*to_s16)(const std::int8_t* codes, std::int64_t count, std::int16_t* out);
+  /// A row as u8 with code + 128.
   void (*to_u8)(const std::int8_t* codes, std::int64_t count, std::uint8_t* out);
   /// K: rows of `groups` 4-byte groups, as many rows as a vector has lanes, to a vector for each group. Rows
   /// are readable up to the next multiple of 16 bytes.
   void (*columns)(const std::byte* rows, std::int64_t stride, std::int64_t groups, std::byte* out);
-  /// V: a group of every channel of two keys in s16, or of four in s8.
-  void (*pairs)(const std::int8_t* const* keys, std::int64_t channels, std::byte* out);
+  /// V: a group of every channel of four keys.
   void (*quads)(const std::int8_t* const* keys, std::int64_t channels, std::byte* out);
   /// sums[c] += codes[c].
   void (*add)(const std::int8_t* codes, std::int64_t channels, std::int32_t* sums);

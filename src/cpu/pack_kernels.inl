@@ -39,9 +39,6 @@ struct PackIn {
     }
     return s;
   }
-  static void to_s16(const std::int8_t* codes, std::int64_t count, std::int16_t* out) {
-    for (std::int64_t c = 0; c < count; ++c) out[c] = codes[c];
-  }
   static void to_u8(const std::int8_t* codes, std::int64_t count, std::uint8_t* out) {
     for (std::int64_t c = 0; c < count; ++c) out[c] = static_cast<std::uint8_t>(codes[c] ^ -128);
   }
@@ -49,14 +46,6 @@ struct PackIn {
     for (std::int64_t c = 0; c < channels; ++c) sums[c] += codes[c];
   }
 
-  static void pairs(const std::int8_t* const* keys, std::int64_t channels, std::byte* out) {
-    const std::int8_t *first = keys[0], *second = keys[1];
-    auto* words = reinterpret_cast<std::uint32_t*>(out);
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const std::uint32_t low = static_cast<std::uint16_t>(first[c]);
-      words[c] = low | static_cast<std::uint32_t>(std::int32_t{second[c]}) << 16;
-    }
-  }
   static void quads(const std::int8_t* const* keys, std::int64_t channels, std::byte* out) {
     const std::int8_t *a = keys[0], *b = keys[1], *c = keys[2], *d = keys[3];
     auto* words = reinterpret_cast<std::uint32_t*>(out);
@@ -104,7 +93,7 @@ struct PackIn {
     }
   }
 
-  static constexpr PackKernels kTable{sums, to_s16, to_u8, columns, pairs, quads, add};
+  static constexpr PackKernels kTable{sums, to_u8, columns, quads, add};
 };
 
 }  // namespace

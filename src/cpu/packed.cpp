@@ -42,7 +42,7 @@ const PackKernels& pack_kernels(std::int32_t lanes) {
   return lanes == 8 ? pack_kernels_8() : pack_kernels_16();
 }
 
-std::int64_t group_elements(Element e) { return e == Element::f32 ? 1 : e == Element::s16 ? 2 : 4; }
+std::int64_t group_elements(Element e) { return e == Element::f32 ? 1 : 4; }
 
 PackedCall::PackedCall(const Nest& nest, const AttentionDesc& desc, std::int64_t code_dim)
     : nest_(nest),
@@ -159,11 +159,7 @@ void PackedCall::pack_row(Element element, const call::HeadOperand& operand, std
 void PackedCall::pack_codes(Element element, const std::int8_t* codes, std::int64_t dim,
                             std::byte* out) const {
   const std::int64_t all = dim_groups_ * group_elements(element);
-  if (element == Element::s16) {
-    auto* words = reinterpret_cast<std::int16_t*>(out);
-    kernels_.to_s16(codes, dim, words);
-    std::fill(words + dim, words + all, std::int16_t{0});
-  } else if (element == Element::u8_bias) {
+  if (element == Element::u8_bias) {
     auto* bytes = reinterpret_cast<std::uint8_t*>(out);
     kernels_.to_u8(codes, dim, bytes);
     std::fill(bytes + dim, bytes + all, std::uint8_t{128});
@@ -209,30 +205,25 @@ void PackedCall::put_k(const Rows& rows, std::byte* out) const {
 
 // Groups of keys, all channels of a group together; groups that are not all ours, key by key.
 void PackedCall::put_v_codes(const Rows& rows, std::byte* out, std::int32_t* sums) const {
-  constexpr std::int64_t kMostKeys = 4;
-  const Element element = nest_.packing.v;
-  const std::int64_t group = group_elements(element), bytes = element_bytes(element), dim = rows.v.dim();
-  std::int8_t room[kMostKeys][kLargestDim];
-  const std::int8_t* keys[kMostKeys];
+  constexpr std::int64_t kGroup = 4;
+  const std::int64_t dim = rows.v.dim();
+  std::int8_t room[kGroup][kLargestDim];
+  const std::int8_t* keys[kGroup];
   for (std::int64_t i = 0; i < rows.count;) {
-    const std::int64_t to = rows.to + i, first = to % group, count = std::min(group - first, rows.count - i);
+    const std::int64_t to = rows.to + i, first = to % kGroup,
+                       count = std::min(kGroup - first, rows.count - i);
     for (std::int64_t k = 0; k < count; ++k) {
       keys[k] = codes_of(rows.v, rows.from + i + k, room[k]);
       if (nest_.packing.p_bias) add_to_sums(keys[k], dim, to + k, sums);
     }
-    std::byte* at = out + to / group * dim_v_ * 4;
-    if (count == group) {
-      if (element == Element::s16)
-        kernels_.pairs(keys, dim, at);
-      else
-        kernels_.quads(keys, dim, at);
+    std::byte* at = out + to / kGroup * dim_v_ * 4;
+    if (count == kGroup) {
+      kernels_.quads(keys, dim, at);
       std::memset(at + dim * 4, 0, static_cast<std::size_t>(dim_v_ - dim) * 4);
     } else {
       for (std::int64_t k = 0; k < count; ++k)
-        for (std::int64_t c = 0; c < dim_v_; ++c) {
-          const std::int16_t code = c < dim ? keys[k][c] : std::int16_t{0};  // its first byte is the s8 code
-          std::memcpy(at + c * 4 + (first + k) * bytes, &code, static_cast<std::size_t>(bytes));
-        }
+        for (std::int64_t c = 0; c < dim_v_; ++c)
+          at[c * 4 + first + k] = static_cast<std::byte>(c < dim ? keys[k][c] : 0);
     }
     i += count;
   }

@@ -1,4 +1,4 @@
-// AVX2, as attend.inl asks for it: integers in 16 bits, or in 8 with AVX-VNNI.
+// AVX2, with AVX-VNNI or without, as attend.inl asks for it.
 #include <immintrin.h>
 
 #include "cpu/avx2/products.h"
@@ -26,24 +26,19 @@ struct Isa256 {
                                       avx_vnni::multiply_row_s8_u8,
                                       avx_vnni::multiply_row_u8_s8};
 #else
-  static constexpr Products kIntegers{Element::s16,           Element::s16,          Element::s16,
-                                      Element::s16,           avx2::multiply_s16,    avx2::multiply_s16,
-                                      avx2::multiply_row_s16, avx2::multiply_row_s16};
+  static constexpr Products kIntegers{
+      Element::s8,          Element::u8_bias,     Element::u8_bias,         Element::s8,
+      avx2::multiply_s8_u8, avx2::multiply_u8_s8, avx2::multiply_row_s8_u8, avx2::multiply_row_u8_s8};
 #endif
   static constexpr Products kFloats{Element::f32,           Element::f32,          Element::f32,
                                     Element::f32,           avx2::multiply_f32,    avx2::multiply_f32,
                                     avx2::multiply_row_f32, avx2::multiply_row_f32};
 
-  /// The low 16 bits of each lane, or its low byte where integers are in 8. Codes lie in -128...255, so the
-  /// signed packs to 16 bits saturate nothing.
+  /// The low byte of each lane. Codes lie in -128...255, so the signed packs to 16 bits saturate nothing.
   static void store_codes(std::byte* at, Lane::I32 codes) {
     const __m256i wide = reinterpret_cast<__m256i>(codes);
     const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
-#ifdef __AVXVNNI__
     _mm_storel_epi64(reinterpret_cast<__m128i*>(at), _mm_packus_epi16(words, words));
-#else
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(at), words);
-#endif
   }
 
   // The 16-bit form (fixed.inl), words in the order of their keys.
@@ -108,15 +103,10 @@ struct Isa256 {
                      _mm256_madd_epi16(reinterpret_cast<__m256i>(weight), reinterpret_cast<__m256i>(mass)));
   }
   static void store_word_codes(std::byte* at, Words::U16 low, Words::U16 high) {
-#ifdef __AVXVNNI__
     constexpr int kQuartersInOrder = 0xd8;
     const __m256i bytes =
         _mm256_packus_epi16(reinterpret_cast<__m256i>(low), reinterpret_cast<__m256i>(high));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), _mm256_permute4x64_epi64(bytes, kQuartersInOrder));
-#else
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), reinterpret_cast<__m256i>(low));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at + 32), reinterpret_cast<__m256i>(high));
-#endif
   }
 };
 using ThisIsa = Isa256;
