@@ -53,8 +53,6 @@ class RowsNest {
 
   static constexpr std::int64_t kLanes = Isa::kLanes, kRows = Isa::kRows;
   static constexpr std::int64_t kVector = kMemberBytes<L>;
-  static constexpr std::int64_t kStored = 4 * kLanes;  ///< keys whose words and codes are stored together
-  static constexpr std::int64_t kFewRows = 16;  ///< rows that read K and V faster than memory gives them
   static constexpr bool kRowLanes = S::kRowLanes;
   static constexpr bool kFloatQk = S::kQk == Operand::f32, kFloatP = S::kP == Operand::f32;
   static constexpr Products kQk = kFloatQk ? Isa::kFloats : Isa::kIntegers;
@@ -271,19 +269,14 @@ class RowsNest {
 
     Group& group = groups_[g];
     const bool in_words = fits_words(group, live);
-    constexpr bool kTilesMakeWords = kFixed && Isa::kToWords != nullptr;
-    const bool to_words = kTilesMakeWords && in_words && live > 1 && !bias_.any();
-    if (to_words) low = low / kStored * kStored;
     words_made_ = 0;
-    const bool streams = call_.rows <= kFewRows;
-    for (std::int64_t at = low, step = streams ? kStored : high - low; at < high; at += step) {
-      const std::int64_t end = at + step < high ? at + step : high;
-      if (streams) prefetch(at, end);
-      if constexpr (kTilesMakeWords)
-        if (to_words) words_made_ += multiply_qk_to_words(g, low + words_made_, end, 2 * words_made_);
-      const std::int64_t left = low + words_made_ > at ? low + words_made_ : at;
-      if (left < end) multiply_qk(g, left, end, live == 1);
+    if constexpr (kFixed && Isa::kToWords != nullptr) {
+      if (in_words && live > 1 && !bias_.any()) {
+        low = low / FixedSoftmax<S, Isa>::kChunk * FixedSoftmax<S, Isa>::kChunk;
+        words_made_ = multiply_qk_to_words(g, low, high);
+      }
     }
+    if (low + words_made_ < high) multiply_qk(g, low + words_made_, high, live == 1);
     std::uint32_t seen = 0;
     if (in_words) {
       if constexpr (kIntegerWords)
@@ -295,20 +288,6 @@ class RowsNest {
     multiply_pv(low, high, live == 1);
     fold(g, seen, live);
     group.seen |= seen;
-  }
-
-  /// Asks memory for what follows the keys [low, high) of K: their V, and the keys of the next block. Where
-  /// rows are few a call waits for memory, and V's groups, read a column at a time, are no stream that the
-  /// processor would see.
-  void prefetch(std::int64_t low, std::int64_t high) const {
-    constexpr std::int64_t kLine = 64;
-    const std::int64_t k_key = 4 * call_.dim_groups, v_key = 4 * call_.dim_v / group_elements(kPv.v);
-    const auto ask = [](const std::byte* from, std::int64_t bytes) {
-      for (std::int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(from + i);
-    };
-    ask(call_.head.v + (begin_ + low) * v_key, (high - low) * v_key);
-    const std::int64_t next = begin_ + call_.prepare.key_block + low;
-    if (next < call_.head.tokens) ask(call_.head.k + next * k_key, (high - low) * k_key);
   }
 
   /// The tile of Q K^T for keys from `low`.
@@ -334,12 +313,11 @@ class RowsNest {
 
   /// Words of the softmax straight from the tiles, for so many keys from `low` as whole tiles hold; returns
   /// how many.
-  std::int64_t multiply_qk_to_words(std::int64_t g, std::int64_t low, std::int64_t high,
-                                    std::int64_t offset) {
+  std::int64_t multiply_qk_to_words(std::int64_t g, std::int64_t low, std::int64_t high) {
     std::int32_t start[kRows];
     float factor[kRows];
     for (std::int64_t r = 0; r < kRows; ++r) factor[r] = word_factor(groups_[g], r);
-    const TileWords words{factor, word_scales(low), level(0, low, low), words_ + offset, 2 * padded_};
+    const TileWords words{factor, word_scales(low), level(0, low, low), words_, 2 * padded_};
     return kLanes * Isa::kToWords(qk_tile(g, low, start), words, (high - low) / kLanes);
   }
 
