@@ -223,9 +223,17 @@ std::string skipped_list(const StoredRun& run) {
   return list.empty() ? "None.\n" : list;
 }
 
+/// One processor may have several runs, each held to another instruction set: the first row's of int8 tells
+/// them apart.
+std::string heading_of(const StoredRun& run) {
+  for (const Json& row : run.rows())
+    if (text(row, "variant").starts_with("int8") && !row.contains("skipped"))
+      return fmt::format("## {}: {}\n\n", cpu_name(run.document()), text(row, "backend"));
+  return fmt::format("## {}\n\n", cpu_name(run.document()));
+}
+
 std::string run_text(const StoredRun& run) {
-  std::string page =
-      fmt::format("## {}\n\n{}{}\n", cpu_name(run.document()), provenance(run), peaks_table(run));
+  std::string page = heading_of(run) + provenance(run) + peaks_table(run) + "\n";
   page += "### Bars\n\n" + bars_table(run) + "\n";
   page +=
       "### Against the others\n\nint8_kblock with its fastest key block, one thread, quantisation excluded, "
