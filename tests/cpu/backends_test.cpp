@@ -5,71 +5,14 @@
 
 #include <cstdlib>
 
-#include "cpu/cpu.h"
-#include "tests/attention/features.h"
+#include "tests/cpu/on_set.h"
 
 namespace octet::testing {
 namespace {
 
 using cpu::Isa;
 
-/// Integers from the quantised operands to the output codes.
-bool is_integer(Scheme scheme) { return scheme == Scheme::integer || scheme == Scheme::qflash; }
-
-/// Relative RMSE between two backends: roundings of float sums, and of the P codes that they decide.
-double allowance(Scheme scheme) {
-  switch (scheme) {
-    case Scheme::f32:
-      return 2e-6;
-    case Scheme::f16:
-    case Scheme::fp8_hybrid:
-    case Scheme::int8_half:
-      return 1e-4;
-    case Scheme::int8:
-    case Scheme::int8_shift:
-    case Scheme::int4:  // the 16-bit softmax: weights within 0.6 %, and codes that fall on the other side of
-                        // a tie
-      return 1e-2;
-    default:  // a code of P that falls on the other side of a tie: 1/127 of a weight at most
-      return 3e-3;
-  }
-}
-
-class Backends : public ::testing::TestWithParam<Isa> {
- protected:
-  void SetUp() override {
-    const std::string reason = cpu::refusal(GetParam());
-    if (!reason.empty()) GTEST_SKIP() << reason;
-  }
-
-  void expect_reference(Scheme scheme, Call call, const std::string& what) const {
-    call.options.backend = "reference";
-    const Output want = run(call, scheme);
-    if (want.status.code() == Code::unsupported)
-      return;  // a feature that the scheme refuses on every backend
-    ASSERT_TRUE(want.status.ok()) << want.status.message();
-    call.options.backend = std::string(cpu::name_of(GetParam()));
-    const Output got = run(call, scheme);
-    const std::string where = std::string(scheme_info(scheme).name) + ", " + what;
-    ASSERT_TRUE(got.status.ok()) << where << ": " << got.status.message();
-    if (is_integer(scheme)) {
-      EXPECT_TRUE(same_bits(got.o, want.o)) << where;
-      EXPECT_TRUE(same_bits(got.lse, want.lse)) << where << ": LSE";
-    } else {
-      EXPECT_LE(relative_error(got.o, want.o), allowance(scheme)) << where;
-      EXPECT_LE(largest_difference(got.lse, want.lse), 2 * allowance(scheme) + 1e-5) << where << ": LSE";
-    }
-    EXPECT_TRUE(got.o.intact() && got.lse.intact()) << where << ": written outside the output";
-  }
-
-  /// The schemes that have a nest on the instruction set.
-  std::vector<Scheme> fused() const {
-    std::vector<Scheme> some;
-    for (Scheme scheme : schemes())
-      if (cpu::nest_of(GetParam(), scheme)) some.push_back(scheme);
-    return some;
-  }
-};
+class Backends : public OnSet {};
 
 TEST_P(Backends, HaveEveryFusedScheme) {
   // AMX: int8, int8_shift, int8_full, int8_lut, int4, qflash, integer, whose two products are of codes; FP16:
@@ -152,10 +95,7 @@ TEST_P(Backends, GiveARowTheSameBitsWhateverIsComputedBesideIt) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, Backends,
-                         ::testing::Values(Isa::amx_int8, Isa::avx512_fp16, Isa::avx512_vnni, Isa::avx_vnni,
-                                           Isa::avx2),
-                         [](const auto& set) { return std::string(cpu::name_of(set.param)); });
+INSTANTIATE_TEST_SUITE_P(Sets, Backends, every_set(), name_of_set);
 
 TEST(Isa, IsHeldToWhatTheEnvironmentNames) {
   ASSERT_EQ(setenv("OCTET_ISA", "scalar", 1), 0);

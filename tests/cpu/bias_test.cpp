@@ -6,14 +6,11 @@
 #include <cstring>
 #include <limits>
 
-#include "cpu/cpu.h"
 #include "numerics/formats.h"
-#include "tests/attention/features.h"
+#include "tests/cpu/on_set.h"
 
 namespace octet::testing {
 namespace {
-
-using cpu::Isa;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
@@ -95,16 +92,6 @@ struct Noise {
   }
 };
 
-bool exact_bits(Scheme scheme) { return scheme == Scheme::integer || scheme == Scheme::qflash; }
-
-/// Relative RMSE between two backends; as in backends_test.cpp.
-double bias_allowance(Scheme scheme) {
-  if (scheme == Scheme::f32) return 2e-6;
-  if (scheme == Scheme::f16 || scheme == Scheme::fp8_hybrid || scheme == Scheme::int8_half) return 1e-4;
-  if (scheme == Scheme::int8 || scheme == Scheme::int8_shift || scheme == Scheme::int4) return 1e-2;
-  return 3e-3;
-}
-
 /// Those with a form in words, and qflash; f32 itself has few digits left where biases are large.
 const std::vector<Scheme>& of_integers() {
   static const std::vector<Scheme> some{Scheme::int8, Scheme::int8_shift, Scheme::int4, Scheme::integer,
@@ -112,40 +99,8 @@ const std::vector<Scheme>& of_integers() {
   return some;
 }
 
-class CpuBias : public ::testing::TestWithParam<Isa> {
+class CpuBias : public OnSet {
  protected:
-  void SetUp() override {
-    const std::string reason = cpu::refusal(GetParam());
-    if (!reason.empty()) GTEST_SKIP() << reason;
-  }
-
-  /// Of schemes that have a nest on the instruction set.
-  void expect_reference(Scheme scheme, Call call, const std::string& what) const {
-    if (!cpu::nest_of(GetParam(), scheme)) return;
-    call.options.backend = "reference";
-    const Output want = run(call, scheme);
-    if (want.status.code() == Code::unsupported) return;
-    ASSERT_TRUE(want.status.ok()) << want.status.message();
-    call.options.backend = std::string(cpu::name_of(GetParam()));
-    const Output got = run(call, scheme);
-    const std::string where = std::string(scheme_info(scheme).name) + ", " + what;
-    ASSERT_TRUE(got.status.ok()) << where << ": " << got.status.message();
-    if (exact_bits(scheme)) {
-      EXPECT_TRUE(same_bits(got.o, want.o)) << where;
-      EXPECT_TRUE(same_bits(got.lse, want.lse)) << where << ": LSE";
-    } else {
-      EXPECT_LE(relative_error(got.o, want.o), bias_allowance(scheme)) << where;
-      EXPECT_LE(largest_difference(got.lse, want.lse), 2 * bias_allowance(scheme) + 1e-5) << where << ": LSE";
-    }
-    EXPECT_TRUE(got.o.intact() && got.lse.intact()) << where << ": written outside the output";
-  }
-  void expect_reference(const std::vector<Scheme>& some, const Call& call, const std::string& what) const {
-    for (Scheme scheme : some) expect_reference(scheme, call, what);
-  }
-  void expect_reference(const Call& call, const std::string& what) const {
-    expect_reference(schemes(), call, what);
-  }
-
   /// An f32 bias for all heads.
   template <class F>
   void expect_reference_with(const std::vector<Scheme>& some, Call call, const std::string& what,
@@ -307,7 +262,7 @@ TEST_P(CpuBias, TakesTheLowestNumberForAMask) {
   const Output exact = run(call, Scheme::exact);
   ASSERT_TRUE(exact.status.ok());
   for (Scheme scheme : schemes()) {
-    if (!cpu::nest_of(GetParam(), scheme)) continue;
+    if (!has(scheme)) continue;
     call.options.backend = std::string(cpu::name_of(GetParam()));
     const Output got = run(call, scheme);
     if (got.status.code() == Code::unsupported) continue;
@@ -330,7 +285,7 @@ TEST_P(CpuBias, TreatsNanAsTheReferenceDoes) {
   expect_reference(Scheme::integer, call, "NaN");
   expect_reference(Scheme::qflash, call, "NaN");
   for (Scheme scheme : {Scheme::f32, Scheme::int8, Scheme::int8_shift, Scheme::int4}) {
-    if (!cpu::nest_of(GetParam(), scheme)) continue;
+    if (!has(scheme)) continue;
     call.options.backend = "reference";
     const Output want = run(call, scheme);
     call.options.backend = std::string(cpu::name_of(GetParam()));
@@ -344,7 +299,7 @@ TEST_P(CpuBias, TreatsNanAsTheReferenceDoes) {
 
 TEST_P(CpuBias, StaysWithinTheBound) {
   for (Scheme scheme : {Scheme::f32, Scheme::int8, Scheme::int8_shift, Scheme::int4, Scheme::integer}) {
-    if (!cpu::nest_of(GetParam(), scheme)) continue;
+    if (!has(scheme)) continue;
     for (DType type : kTypes) {
       Call call = normal_call(1, 1, 49, 197, 32);
       StoredBias bias(type, row_major(49, 197), Noise{});
@@ -361,10 +316,7 @@ TEST_P(CpuBias, StaysWithinTheBound) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, CpuBias,
-                         ::testing::Values(Isa::amx_int8, Isa::avx512_fp16, Isa::avx512_vnni, Isa::avx_vnni,
-                                           Isa::avx2),
-                         [](const auto& set) { return std::string(cpu::name_of(set.param)); });
+INSTANTIATE_TEST_SUITE_P(Sets, CpuBias, every_set(), name_of_set);
 
 }  // namespace
 }  // namespace octet::testing

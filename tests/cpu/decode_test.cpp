@@ -4,13 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "cpu/cpu.h"
-#include "tests/attention/features.h"
+#include "tests/cpu/on_set.h"
 
 namespace octet::testing {
 namespace {
-
-using cpu::Isa;
 
 /// Keys of one range: src/cpu/attend.cpp.
 constexpr std::int64_t kRange = 2048;
@@ -25,46 +22,12 @@ Call grouped_call(std::int64_t heads_q, std::int64_t heads_kv, std::int64_t m, s
   return call;
 }
 
-/// What float sums in another order, P rounded against a range's own maximum and the 16-bit softmax may
-/// change.
-double decode_allowance(Scheme scheme) {
-  if (scheme == Scheme::integer || scheme == Scheme::qflash) return 0;
-  if (scheme == Scheme::f32) return 2e-6;
-  if (scheme == Scheme::f16 || scheme == Scheme::fp8_hybrid || scheme == Scheme::int8_half) return 3e-4;
-  if (scheme == Scheme::int8 || scheme == Scheme::int8_shift || scheme == Scheme::int4) return 1e-2;
-  return 3e-3;
-}
-
-class Decode : public ::testing::TestWithParam<Isa> {
+class Decode : public OnSet {
  protected:
-  void SetUp() override {
-    const std::string reason = cpu::refusal(GetParam());
-    if (!reason.empty()) GTEST_SKIP() << reason;
-  }
-
-  std::vector<Scheme> fused() const {
-    std::vector<Scheme> some;
-    for (Scheme scheme : schemes())
-      if (cpu::nest_of(GetParam(), scheme)) some.push_back(scheme);
-    return some;
-  }
-
-  void expect_reference(Call call, const std::string& what) const {
-    for (Scheme scheme : fused()) {
-      call.options.backend = "reference";
-      const Output want = run(call, scheme);
-      if (want.status.code() == Code::unsupported) continue;
-      ASSERT_TRUE(want.status.ok()) << want.status.message();
-      call.options.backend = std::string(cpu::name_of(GetParam()));
-      const Output got = run(call, scheme);
-      const std::string where = std::string(scheme_info(scheme).name) + ", " + what;
-      ASSERT_TRUE(got.status.ok()) << where << ": " << got.status.message();
-      const double allowed = decode_allowance(scheme);
-      EXPECT_LE(relative_error(got.o, want.o), allowed) << where;
-      EXPECT_LE(largest_difference(got.lse, want.lse), allowed == 0 ? 0 : 2 * allowed + 1e-5)
-          << where << ": LSE";
-      EXPECT_TRUE(got.o.intact() && got.lse.intact()) << where << ": written outside the output";
-    }
+  /// P is also rounded against a range's own maximum.
+  double allowance(Scheme scheme) const override {
+    const bool half = scheme == Scheme::f16 || scheme == Scheme::fp8_hybrid || scheme == Scheme::int8_half;
+    return half ? 3e-4 : OnSet::allowance(scheme);
   }
 };
 
@@ -125,7 +88,7 @@ TEST_P(Decode, HasTheSameBitsInAnyOrderOfItsItems) {
 
 TEST_P(Decode, StaysWithinTheBound) {
   for (Scheme scheme : {Scheme::f32, Scheme::int8, Scheme::int8_full, Scheme::int8_fp8, Scheme::integer}) {
-    if (!cpu::nest_of(GetParam(), scheme)) continue;
+    if (!has(scheme)) continue;
     Call call = normal_call(1, 1, 2, kRange + 200, 32);
     const Output exact = run(call, Scheme::exact), bound = error_bound(call, scheme);
     call.options.backend = std::string(cpu::name_of(GetParam()));
@@ -138,10 +101,7 @@ TEST_P(Decode, StaysWithinTheBound) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, Decode,
-                         ::testing::Values(Isa::amx_int8, Isa::avx512_fp16, Isa::avx512_vnni, Isa::avx_vnni,
-                                           Isa::avx2),
-                         [](const auto& set) { return std::string(cpu::name_of(set.param)); });
+INSTANTIATE_TEST_SUITE_P(Sets, Decode, every_set(), name_of_set);
 
 }  // namespace
 }  // namespace octet::testing
