@@ -1,9 +1,6 @@
 #include "base/isa.h"
 
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
+#include "base/cpu_features.h"
 #include "base/env.h"
 
 namespace octet {
@@ -11,31 +8,6 @@ namespace {
 
 constexpr std::string_view kNames[kIsas] = {"amx_int8", "avx512_fp16", "avx512_vnni", "avx_vnni", "avx2"};
 constexpr std::string_view kScalar = "scalar";
-
-bool has_avx_vnni() {
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & (1u << 4));
-}
-
-/// clang 14's __builtin_cpu_supports does not know it by name.
-bool has_f16c() {
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & (1u << 29));
-}
-
-bool has_avx512_fp16() {
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & (1u << 23));
-}
-
-/// Linux gives a process the tiles when it asks for them.
-bool has_amx_int8() {
-  constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM of <asm/prctl.h>
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & kTile) && (edx & kInt8) &&
-         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
 
 /// __builtin_cpu_supports asks the operating system too: a set whose registers it does not save is not there.
 bool has(Isa isa) {

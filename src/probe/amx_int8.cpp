@@ -3,26 +3,15 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/tile_config.h"
 #include "probe/kernels.h"
 
 namespace octet::probe {
 
-namespace {
-
-/// What LDTILECFG reads: palette 1, and rows and bytes a row of each tile.
-struct alignas(64) TileConfig {
-  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  std::uint16_t row_bytes[16] = {};
-  std::uint8_t rows[16] = {};
-};
-
-}  // namespace
-
 /// Six accumulators (16 x 16 sums of 64 products) and two operands: all 8 tiles of 16 rows of 64 bytes.
 void run_tdpbusd(std::int64_t rounds) {
-  constexpr int kTiles = 8, kRows = 16, kRowBytes = 64;
-  TileConfig config;
-  for (int t = 0; t < kTiles; ++t) config.row_bytes[t] = kRowBytes, config.rows[t] = kRows;
+  constexpr int kRows = TileConfig::kRows, kRowBytes = TileConfig::kRowBytes;
+  const TileConfig config;
   alignas(64) std::uint8_t operand[kRows * kRowBytes];
   for (int i = 0; i < kRows * kRowBytes; ++i) operand[i] = static_cast<std::uint8_t>(i * 37 + 11);
   // gcc 12's intrinsics do not say how much memory they read: without this the stores above may be left out.

@@ -4,23 +4,15 @@
 
 #include <cstring>
 
+#include "base/tile_config.h"
+
 namespace octet::cpu::amx {
 namespace {
 
 /// Every tile register is 16 rows of 64 bytes: 16 x 16 sums, 16 rows of `a` 16 groups deep, or 16 groups of a
 /// column of `b`.
-constexpr int kRowBytes = 64, kGroups = 16, kColumns = 4, kTiles = 8;
+constexpr int kRowBytes = TileConfig::kRowBytes, kGroups = 16, kColumns = 4;
 
-/// What LDTILECFG reads: palette 1, and rows and bytes a row of each tile.
-struct alignas(64) TileConfig {
-  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  std::uint16_t row_bytes[16] = {};
-  std::uint8_t rows[16] = {};
-
-  constexpr TileConfig() {
-    for (int t = 0; t < kTiles; ++t) row_bytes[t] = kRowBytes, rows[t] = kRows;
-  }
-};
 constexpr TileConfig kConfig;
 
 /// gcc 12's tile loads do not say what they read: stores before this stay before them.

@@ -1,0 +1,15 @@
+// Features of this x86 processor that clang 14's __builtin_cpu_supports does not know by name. Those of
+// AVX-512 mean something only where __builtin_cpu_supports has found AVX-512, whose registers the system must
+// save.
+#pragma once
+
+namespace octet {
+
+bool has_f16c();
+bool has_avx_vnni();
+bool has_avx512_bf16();
+bool has_avx512_fp16();
+/// AMX's tiles and their 8-bit products. note: the first call asks Linux to let the process use them.
+bool has_amx_int8();
+
+}  // namespace octet
