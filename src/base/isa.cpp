@@ -6,7 +6,8 @@
 namespace octet {
 namespace {
 
-constexpr std::string_view kNames[kIsas] = {"amx_int8", "avx512_fp16", "avx512_vnni", "avx_vnni", "avx2"};
+constexpr std::string_view kNames[kIsas] = {"amx_int8",    "avx512_fp16", "avx512_bf16",
+                                            "avx512_vnni", "avx_vnni",    "avx2"};
 constexpr std::string_view kScalar = "scalar";
 
 /// __builtin_cpu_supports asks the operating system too: a set whose registers it does not save is not there.
@@ -17,6 +18,8 @@ bool has(Isa isa) {
       return has(Isa::avx512_fp16) && has_amx_int8();
     case Isa::avx512_fp16:
       return has(Isa::avx512_vnni) && __builtin_cpu_supports("avx512vbmi") && has_avx512_fp16();
+    case Isa::avx512_bf16:
+      return has(Isa::avx512_vnni) && has_avx512_bf16();
     case Isa::avx512_vnni:
       return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
@@ -28,11 +31,13 @@ bool has(Isa isa) {
   }
 }
 
-/// A set that has no code of its own for a scheme leaves it to those that it includes.
+/// A set that has no code of its own for a scheme leaves it to those that it includes: each set of AVX-512
+/// those that come after it.
 bool includes(std::string_view set, Isa isa) {
   if (set == name_of(isa)) return true;
-  const bool with_fp16 = set == name_of(Isa::avx512_fp16), with_amx = set == name_of(Isa::amx_int8);
-  return isa == Isa::avx512_vnni ? with_fp16 || with_amx : isa == Isa::avx512_fp16 && with_amx;
+  for (int i = 0; isa <= Isa::avx512_vnni && i < static_cast<int>(isa); ++i)
+    if (set == kNames[i]) return true;
+  return false;
 }
 
 }  // namespace
@@ -52,8 +57,8 @@ std::string refusal(Isa isa) {
       return "OCTET_ISA is " + forced + "; it must be one of " + names + "; unset it to let octet choose";
     return "OCTET_ISA is " + forced;
   }
-  static const bool there[kIsas] = {has(Isa::amx_int8), has(Isa::avx512_fp16), has(Isa::avx512_vnni),
-                                    has(Isa::avx_vnni), has(Isa::avx2)};
+  static const bool there[kIsas] = {has(Isa::amx_int8),    has(Isa::avx512_fp16), has(Isa::avx512_bf16),
+                                    has(Isa::avx512_vnni), has(Isa::avx_vnni),    has(Isa::avx2)};
   return there[static_cast<int>(isa)] ? "" : "this CPU has no " + std::string(name_of(isa));
 }
 

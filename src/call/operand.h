@@ -84,6 +84,12 @@ class HeadOperand {
     return there ? static_cast<const std::int8_t*>(x_.codes.data) + offset(token) : nullptr;
   }
 
+  /// The same of bf16 codes.
+  const std::uint16_t* bf16_row(std::int64_t token) const {
+    const bool there = x_.codes.dtype == DType::bf16 && x_.codes.stride[3] == 1;
+    return there ? static_cast<const std::uint16_t*>(x_.codes.data) + offset(token) : nullptr;
+  }
+
   /// Scale of a token that holds for all its channels; 1 where the operand has no scales.
   float token_scale(std::int64_t token) const { return x_.scales.data ? scale(token, 0) : 1.0f; }
   /// out[i] = token_scale(begin + i), i < count.

@@ -47,9 +47,10 @@ Kernel simd() {
 }  // namespace
 
 std::span<const Kernel> kernels() {
-  static const std::array<Kernel, 6> list{{
+  static const std::array<Kernel, 7> list{{
       simd<cpu::Isa::amx_int8>(),
       simd<cpu::Isa::avx512_fp16>(),
+      simd<cpu::Isa::avx512_bf16>(),
       simd<cpu::Isa::avx512_vnni>(),
       simd<cpu::Isa::avx_vnni>(),
       simd<cpu::Isa::avx2>(),

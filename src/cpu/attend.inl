@@ -7,8 +7,9 @@
 // and values stay in L1 or L2 meanwhile.
 //
 // Isa: Lane, kLanes, kRows, kIntegers (a Products for integer operands), kFloats (one for floats, empty where
-// there is none), store_codes(), kHas (the schemes that the set has nests of), begin() and end() (around what
-// a nest computes).
+// there is none), kHalves (one for floats that bf16 holds), store_codes() and store_halves() (P in bytes and
+// in bf16, where products take them), kHas (the schemes that the set has nests of), begin() and end() (around
+// what a nest computes).
 #include <cstdint>
 #include <type_traits>
 
@@ -30,7 +31,16 @@ struct Products {
   Multiply qk, pv, qk_row, pv_row;
 };
 
-constexpr std::int64_t group_elements(Element e) { return e == Element::f32 ? 1 : 4; }
+/// Those that an operand of a scheme meets on an instruction set.
+template <class Isa>
+constexpr Products products_of(Operand operand) {
+  if (operand == Operand::bf16) return Isa::kHalves;
+  return operand == Operand::f32 ? Isa::kFloats : Isa::kIntegers;
+}
+
+constexpr std::int64_t group_elements(Element e) {
+  return e == Element::f32 ? 1 : e == Element::bf16 ? 2 : 4;
+}
 
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
@@ -54,9 +64,7 @@ class RowsNest {
   static constexpr std::int64_t kLanes = Isa::kLanes, kRows = Isa::kRows;
   static constexpr std::int64_t kVector = kMemberBytes<L>;
   static constexpr bool kRowLanes = S::kRowLanes;
-  static constexpr bool kFloatQk = S::kQk == Operand::f32, kFloatP = S::kP == Operand::f32;
-  static constexpr Products kQk = kFloatQk ? Isa::kFloats : Isa::kIntegers;
-  static constexpr Products kPv = kFloatP ? Isa::kFloats : Isa::kIntegers;
+  static constexpr Products kQk = products_of<Isa>(S::kQk), kPv = products_of<Isa>(S::kP);
   /// Signed codes of P on the unsigned side of the product are stored 128 higher, and that is taken off
   /// again.
   static constexpr bool kPBias = S::kP == Operand::s8 && kPv.p == Element::u8_bias;
@@ -682,8 +690,10 @@ class RowsNest {
 
   template <class Code>
   static void store_code(std::byte* at, Code code) {
-    if constexpr (kFloatP)
+    if constexpr (kPv.p == Element::f32)
       store(at, code);
+    else if constexpr (kPv.p == Element::bf16)
+      Isa::store_halves(at, code);
     else if constexpr (kPBias)
       Isa::store_codes(at, code + 128);
     else
@@ -691,13 +701,8 @@ class RowsNest {
   }
 
   void clear_row(std::int64_t r, std::int64_t low, std::int64_t high) {
-    using Code = typename Isa::Lane::I32;
-    for (std::int64_t at = low; at < high; at += kLanes) {
-      if constexpr (kFloatP)
-        store(p_ + r * p_row_ + kPBytes * at, F32{});
-      else
-        store_code(p_ + r * p_row_ + kPBytes * at, Code{});
-    }
+    using Code = std::conditional_t<is_float(S::kP), F32, I32>;
+    for (std::int64_t at = low; at < high; at += kLanes) store_code(p_ + r * p_row_ + kPBytes * at, Code{});
   }
 
   Key key(std::int64_t at) const {

@@ -10,6 +10,8 @@ const Nest* nest_of(Isa isa, Scheme scheme) {
       return amx_int8_nest(scheme);
     case Isa::avx512_fp16:
       return avx512_fp16_nest(scheme);
+    case Isa::avx512_bf16:
+      return avx512_bf16_nest(scheme);
     case Isa::avx512_vnni:
       return avx512_vnni_nest(scheme);
     case Isa::avx_vnni:

@@ -11,10 +11,11 @@
 namespace octet::cpu {
 
 /// How the elements of a packed operand are stored. Both products read an operand in groups of 4 bytes along
-/// the summed axis: 4 elements or 1.
+/// the summed axis: 4 elements, 2 or 1.
 enum class Element : std::int32_t {
   s8,       ///< 4 a group
   u8_bias,  ///< 4 a group, code + 128: the unsigned side of a u8 x s8 product
+  bf16,     ///< 2 a group
   f32,      ///< 1 a group
 };
 

@@ -86,8 +86,7 @@ struct NestFor {
       return nullptr;
   }
 
-  static constexpr Products kQk = S::kQk == Operand::f32 ? Isa::kFloats : Isa::kIntegers;
-  static constexpr Products kPv = S::kP == Operand::f32 ? Isa::kFloats : Isa::kIntegers;
+  static constexpr Products kQk = products_of<Isa>(S::kQk), kPv = products_of<Isa>(S::kP);
   static constexpr Nest kNest{
       {Isa::kLanes, kQk.q, kQk.k, kPv.v, Isa::kRows, S::kP == Operand::s8&& kPv.p == Element::u8_bias},
       S::kOutput,

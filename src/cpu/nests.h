@@ -6,6 +6,7 @@ namespace octet::cpu {
 
 const Nest* amx_int8_nest(Scheme scheme);
 const Nest* avx512_fp16_nest(Scheme scheme);
+const Nest* avx512_bf16_nest(Scheme scheme);
 const Nest* avx512_vnni_nest(Scheme scheme);
 const Nest* avx_vnni_nest(Scheme scheme);
 const Nest* avx2_nest(Scheme scheme);

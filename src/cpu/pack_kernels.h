@@ -1,4 +1,4 @@
-// Codes to packed operands, once for each width of the nests' vectors.
+// Codes and numbers to packed operands, once for each width of the nests' vectors.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +19,11 @@ struct PackKernels {
   void (*columns)(const std::byte* rows, std::int64_t stride, std::int64_t groups, std::byte* out);
   /// V: a group of every channel of four keys.
   void (*quads)(const std::int8_t* const* keys, std::int64_t channels, std::byte* out);
+  /// bf16 codes of numbers that bf16 holds.
+  void (*halves)(const float* numbers, std::int64_t count, std::uint16_t* out);
+  /// V in bf16: a group of every channel of two keys.
+  void (*pairs)(const std::uint16_t* first, const std::uint16_t* second, std::int64_t channels,
+                std::byte* out);
   /// sums[c] += codes[c].
   void (*add)(const std::int8_t* codes, std::int64_t channels, std::int32_t* sums);
 };

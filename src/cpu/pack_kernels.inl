@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/bits.h"
 #include "cpu/pack_kernels.h"
 #include "lanes/native.h"
 
@@ -54,6 +55,15 @@ struct PackIn {
       words[i] = bits(a[i]) | bits(b[i]) << 8 | bits(c[i]) << 16 | bits(d[i]) << 24;
   }
 
+  static void halves(const float* numbers, std::int64_t count, std::uint16_t* out) {
+    for (std::int64_t c = 0; c < count; ++c) out[c] = static_cast<std::uint16_t>(bits_of(numbers[c]) >> 16);
+  }
+  static void pairs(const std::uint16_t* first, const std::uint16_t* second, std::int64_t channels,
+                    std::byte* out) {
+    auto* words = reinterpret_cast<std::uint32_t*>(out);
+    for (std::int64_t c = 0; c < channels; ++c) words[c] = first[c] | std::uint32_t{second[c]} << 16;
+  }
+
   /// Lanes of a and b in turns, kRun of each, from the lower (kHalf = 0) or upper half of every part.
   template <int kRun, int kHalf, int... kLane>
   static OCTET_HOST Words turns(Words a, Words b, std::integer_sequence<int, kLane...>) {
@@ -93,7 +103,7 @@ struct PackIn {
     }
   }
 
-  static constexpr PackKernels kTable{sums, to_u8, columns, quads, add};
+  static constexpr PackKernels kTable{sums, to_u8, columns, quads, halves, pairs, add};
 };
 
 }  // namespace

@@ -36,13 +36,15 @@ const std::int8_t* codes_of(const call::HeadOperand& operand, std::int64_t token
   return room;
 }
 
+bool is_float(Element e) { return e == Element::f32 || e == Element::bf16; }
+
 }  // namespace
 
 const PackKernels& pack_kernels(std::int32_t lanes) {
   return lanes == 8 ? pack_kernels_8() : pack_kernels_16();
 }
 
-std::int64_t group_elements(Element e) { return e == Element::f32 ? 1 : 4; }
+std::int64_t group_elements(Element e) { return e == Element::f32 ? 1 : e == Element::bf16 ? 2 : 4; }
 
 PackedCall::PackedCall(const Nest& nest, const AttentionDesc& desc, std::int64_t code_dim)
     : nest_(nest),
@@ -139,6 +141,8 @@ void PackedCall::put(std::byte* workspace, const call::Problem& problem, const P
   put_k(rows, workspace + r.k);
   if (nest_.packing.v == Element::f32)
     put_v_numbers(rows, prepare, workspace + r.v);
+  else if (nest_.packing.v == Element::bf16)
+    put_v_halves(rows, prepare, workspace + r.v);
   else
     put_v_codes(rows, workspace + r.v, reinterpret_cast<std::int32_t*>(workspace + r.v_sum));
 }
@@ -150,6 +154,18 @@ void PackedCall::pack_row(Element element, const call::HeadOperand& operand, std
     auto* numbers = reinterpret_cast<float*>(out);
     operand.load(token, numbers);
     std::fill(numbers + dim, numbers + dim_groups_, 0.0f);
+    return;
+  }
+  if (element == Element::bf16) {
+    auto* halves = reinterpret_cast<std::uint16_t*>(out);
+    if (const std::uint16_t* codes = operand.bf16_row(token)) {
+      std::memcpy(halves, codes, static_cast<std::size_t>(dim) * sizeof *codes);
+    } else {
+      float numbers[kLargestDim];
+      operand.load(token, numbers);
+      kernels_.halves(numbers, dim, halves);
+    }
+    std::fill(halves + dim, halves + dim_groups_ * group_elements(element), std::uint16_t{0});
     return;
   }
   std::int8_t room[kLargestDim];
@@ -170,8 +186,8 @@ void PackedCall::pack_codes(Element element, const std::int8_t* codes, std::int6
 }
 
 RowSums PackedCall::pack_query(const call::HeadOperand& q, std::int64_t token, std::byte* out) const {
-  if (nest_.packing.q == Element::f32) {
-    pack_row(Element::f32, q, token, out);
+  if (is_float(nest_.packing.q)) {
+    pack_row(nest_.packing.q, q, token, out);
     return {};
   }
   std::int8_t room[kLargestDim];
@@ -234,6 +250,36 @@ void PackedCall::add_to_sums(const std::int8_t* codes, std::int64_t channels, st
   std::int32_t* of_block = sums + token / key_block_ * dim_v_;
   if (token % key_block_ == 0) std::fill(of_block, of_block + dim_v_, 0);
   kernels_.add(codes, channels, of_block);
+}
+
+// Pairs of keys in the same way.
+void PackedCall::put_v_halves(const Rows& rows, const Prepare& prepare, std::byte* out) const {
+  constexpr std::int64_t kGroup = 2;
+  const std::int64_t dim = rows.v.dim();
+  std::uint16_t room[kGroup][kLargestDim];
+  const std::uint16_t* keys[kGroup];
+  for (std::int64_t i = 0; i < rows.count;) {
+    const std::int64_t to = rows.to + i, first = to % kGroup,
+                       count = std::min(kGroup - first, rows.count - i);
+    for (std::int64_t k = 0; k < count; ++k) {
+      keys[k] = rows.v.bf16_row(rows.from + i + k);
+      if (keys[k]) continue;
+      float numbers[kLargestDim] = {};
+      rows.v.load(rows.from + i + k, numbers);
+      if (nest_.v_values) nest_.v_values(prepare, numbers, dim_v_);
+      kernels_.halves(numbers, dim, room[k]);
+      keys[k] = room[k];
+    }
+    auto* at = reinterpret_cast<std::uint16_t*>(out + to / kGroup * dim_v_ * 4);
+    if (count == kGroup) {
+      kernels_.pairs(keys[0], keys[1], dim, reinterpret_cast<std::byte*>(at));
+      std::fill(at + dim * kGroup, at + dim_v_ * kGroup, std::uint16_t{0});
+    } else {
+      for (std::int64_t c = 0; c < dim_v_; ++c)
+        at[c * kGroup + first] = c < dim ? keys[0][c] : std::uint16_t{0};
+    }
+    i += count;
+  }
 }
 
 void PackedCall::put_v_numbers(const Rows& rows, const Prepare& prepare, std::byte* out) const {

@@ -82,6 +82,7 @@ class PackedCall {
   // put()'s parts; out, sums: of token 0 and block 0 of the region.
   void put_k(const Rows& rows, std::byte* out) const;
   void put_v_codes(const Rows& rows, std::byte* out, std::int32_t* sums) const;
+  void put_v_halves(const Rows& rows, const Prepare& prepare, std::byte* out) const;
   void put_v_numbers(const Rows& rows, const Prepare& prepare, std::byte* out) const;
   void add_to_sums(const std::int8_t* codes, std::int64_t channels, std::int64_t token,
                    std::int32_t* sums) const;

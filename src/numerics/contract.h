@@ -82,7 +82,13 @@ inline constexpr float kMinusInfinity = -__builtin_huge_valf();
 inline constexpr float kLeastBias = -0x1p100f;
 
 /// Format of an operand as it meets the product. Every float format is decoded to f32, exactly.
-enum class Operand : std::int32_t { s8, u8, f32 };
+enum class Operand : std::int32_t {
+  s8,
+  u8,
+  f32,
+  bf16,  ///< floats whose numbers bf16 holds (e4m3 too): a kernel may multiply them as such
+};
+constexpr bool is_float(Operand o) { return o == Operand::f32 || o == Operand::bf16; }
 
 /// How a row of the output ends.
 enum class Output : std::int32_t { values, one_scale, row_scale };

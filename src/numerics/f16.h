@@ -20,6 +20,7 @@ struct F16Scheme : PlainOperands<L> {
 template <class L>
 struct Bf16Scheme : PlainOperands<L> {
   using F32 = typename L::F32;
+  static constexpr Operand kQk = Operand::bf16, kP = Operand::bf16, kV = Operand::bf16;
 
   static OCTET_HD Bf16Scheme prepare(const Prepare& p) { return {{p.softmax_scale * kLog2E}}; }
   /// 8 significant bits over the whole range of f32.

@@ -42,8 +42,8 @@ template <class L, Formats kFormats>
 struct ScaledOperands {
   using F32 = typename L::F32;
   using I32 = typename L::I32;
-  using Acc = std::conditional_t<kFormats.qk == Operand::f32, F32, I32>;
-  using PvAcc = std::conditional_t<kFormats.v == Operand::f32, F32, I32>;
+  using Acc = std::conditional_t<is_float(kFormats.qk), F32, I32>;
+  using PvAcc = std::conditional_t<is_float(kFormats.v), F32, I32>;
   using Score = F32;
   using Sum = F32;
   using Out = F32;

@@ -54,7 +54,7 @@ class RowBlock {
  private:
   using Acc = typename S::Acc;
   using PvAcc = typename S::PvAcc;
-  using Code = std::conditional_t<S::kP == Operand::f32, float, std::int16_t>;
+  using Code = typename Held<S::kP>::Type;
 
   /// What a row carries across key blocks.
   struct RowState {

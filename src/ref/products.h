@@ -2,19 +2,16 @@
 // sixteen partial sums, then a tree, whatever the compiler makes of it.
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
 #include "numerics/contract.h"
 
 namespace octet::ref {
 
 /// What a decoded operand is held in: 16 bits for 8-bit codes, so that a product of two codes fits its type.
-template <Operand>
+template <Operand kOperand>
 struct Held {
-  using Type = std::int16_t;
-};
-template <>
-struct Held<Operand::f32> {
-  using Type = float;
+  using Type = std::conditional_t<is_float(kOperand), float, std::int16_t>;
 };
 
 /// |sum| <= 127 * 127 * 256 for d <= 256: fits int32 by far.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 
 #include "tests/cpu/on_set.h"
 
@@ -16,9 +17,10 @@ class Backends : public OnSet {};
 
 TEST_P(Backends, HaveEveryFusedScheme) {
   // AMX: int8, int8_shift, int8_full, int8_lut, int4, qflash, integer, whose two products are of codes; FP16:
-  // those with a rounded softmax in words, int8, int8_shift, int4.
-  const std::size_t wanted = GetParam() == Isa::amx_int8 ? 7 : GetParam() == Isa::avx512_fp16 ? 3 : 15;
-  EXPECT_EQ(fused().size(), wanted);
+  // those with a rounded softmax in words, int8, int8_shift, int4; BF16: bf16.
+  const std::map<Isa, std::size_t> some{{Isa::amx_int8, 7}, {Isa::avx512_fp16, 3}, {Isa::avx512_bf16, 1}};
+  const auto wanted = some.find(GetParam());
+  EXPECT_EQ(fused().size(), wanted == some.end() ? 15 : wanted->second);
 }
 
 TEST_P(Backends, FollowTheReferenceInEveryFeature) {
@@ -80,7 +82,7 @@ TEST_P(Backends, LeaveTheSixteenBitFormWhereItDoesNotFit) {
 
 /// A row by itself has the bits that it has among others.
 TEST_P(Backends, GiveARowTheSameBitsWhateverIsComputedBesideIt) {
-  const Scheme scheme = cpu::nest_of(GetParam(), Scheme::integer) ? Scheme::integer : Scheme::int8;
+  const Scheme scheme = has(Scheme::integer) ? Scheme::integer : fused().front();
   Call call = normal_call(1, 1, 50, 400, 32);
   call.options.backend = std::string(cpu::name_of(GetParam()));
   const Output all = run(call, scheme);
@@ -102,14 +104,16 @@ TEST(Isa, IsHeldToWhatTheEnvironmentNames) {
   EXPECT_EQ(cpu::refusal(Isa::avx2), "OCTET_ISA is scalar");
   ASSERT_EQ(setenv("OCTET_ISA", "avx3", 1), 0);
   EXPECT_NE(cpu::refusal(Isa::avx2).find(
-                "must be one of scalar, amx_int8, avx512_fp16, avx512_vnni, avx_vnni, avx2"),
+                "must be one of scalar, amx_int8, avx512_fp16, avx512_bf16, avx512_vnni, avx_vnni, avx2"),
             std::string::npos);
   ASSERT_EQ(setenv("OCTET_ISA", "avx512_fp16", 1), 0);  // which includes avx512_vnni
   EXPECT_EQ(cpu::refusal(Isa::avx512_vnni).find("OCTET_ISA"), std::string::npos);
+  EXPECT_EQ(cpu::refusal(Isa::avx512_bf16).find("OCTET_ISA"), std::string::npos);
   EXPECT_EQ(cpu::refusal(Isa::amx_int8), "OCTET_ISA is avx512_fp16");
   EXPECT_EQ(cpu::refusal(Isa::avx2), "OCTET_ISA is avx512_fp16");
   ASSERT_EQ(setenv("OCTET_ISA", "avx512_vnni", 1), 0);
   EXPECT_EQ(cpu::refusal(Isa::avx512_fp16), "OCTET_ISA is avx512_vnni");
+  EXPECT_EQ(cpu::refusal(Isa::avx512_bf16), "OCTET_ISA is avx512_vnni");
   ASSERT_EQ(unsetenv("OCTET_ISA"), 0);
   EXPECT_EQ(cpu::refusal(Isa::avx2).find("OCTET_ISA"), std::string::npos);
 }

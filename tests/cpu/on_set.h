@@ -13,8 +13,8 @@ namespace octet::testing {
 
 /// INSTANTIATE_TEST_SUITE_P(Sets, Suite, every_set(), name_of_set).
 inline auto every_set() {
-  return ::testing::Values(cpu::Isa::amx_int8, cpu::Isa::avx512_fp16, cpu::Isa::avx512_vnni,
-                           cpu::Isa::avx_vnni, cpu::Isa::avx2);
+  return ::testing::Values(cpu::Isa::amx_int8, cpu::Isa::avx512_fp16, cpu::Isa::avx512_bf16,
+                           cpu::Isa::avx512_vnni, cpu::Isa::avx_vnni, cpu::Isa::avx2);
 }
 inline std::string name_of_set(const ::testing::TestParamInfo<cpu::Isa>& set) {
   return std::string(cpu::name_of(set.param));

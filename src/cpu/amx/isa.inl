@@ -8,7 +8,7 @@ namespace {
 
 struct IsaAmx : Isa512Fp16 {
   template <class S>
-  static constexpr bool kHas = S::kQk != Operand::f32&& S::kP != Operand::f32;
+  static constexpr bool kHas = !is_float(S::kQk) && !is_float(S::kP);
 
   static constexpr std::int64_t kRows = amx::kRows;
   static void begin() { amx::begin(); }
@@ -17,7 +17,7 @@ struct IsaAmx : Isa512Fp16 {
   static constexpr Products kIntegers{Element::s8,         Element::s8,         Element::u8_bias,
                                       Element::s8,         amx::multiply_s8_s8, amx::multiply_u8_s8,
                                       amx::multiply_s8_s8, amx::multiply_u8_s8};
-  static constexpr Products kFloats{};  ///< none
+  static constexpr Products kFloats{}, kHalves{};  ///< none
   static constexpr MultiplyToWords kToWords = amx::multiply_s8_s8_to_words;
 };
 using ThisIsa = IsaAmx;

@@ -33,6 +33,7 @@ struct Isa256 {
   static constexpr Products kFloats{Element::f32,           Element::f32,          Element::f32,
                                     Element::f32,           avx2::multiply_f32,    avx2::multiply_f32,
                                     avx2::multiply_row_f32, avx2::multiply_row_f32};
+  static constexpr Products kHalves = kFloats;
 
   /// The low byte of each lane. Codes lie in -128...255, so the signed packs to 16 bits saturate nothing.
   static void store_codes(std::byte* at, Lane::I32 codes) {

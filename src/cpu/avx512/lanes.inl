@@ -32,6 +32,7 @@ struct Isa512 {
                                     avx512::multiply_f32,
                                     avx512::multiply_row_f32,
                                     avx512::multiply_row_f32};
+  static constexpr Products kHalves = kFloats;
   /// The low byte of each lane.
   static void store_codes(std::byte* at, Lane::I32 codes) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(at), _mm512_cvtepi32_epi8(reinterpret_cast<__m512i>(codes)));

@@ -1,0 +1,127 @@
+// The register tiles of AVX-512 around the instruction that multiplies, included by the TU of each set that
+// has one: 6 rows by 4 columns of 16 sums, and what is narrower.
+//
+// The 6 x 4 tile is one block of assembly: 24 sums, 4 columns and a broadcast are 29 of 32 registers, and gcc
+// 12 spills them in every form of intrinsics that was tried. Narrower tiles have registers to spare.
+#include <immintrin.h>
+
+#include "cpu/avx512/products.h"
+
+namespace octet::cpu::avx512 {
+namespace {
+
+constexpr int kColumns = 4, kVector = 64;
+
+// One row of a step: the row's group in every lane, times four columns. MUL(column, sum) is the instruction;
+// AT&T order, the sum last.
+#define OCTET_ROW(MUL, ADDRESS, S0, S1, S2, S3) \
+  "vpbroadcastd " ADDRESS ", %%zmm28\n\t" MUL("24", S0) MUL("25", S1) MUL("26", S2) MUL("27", S3)
+#define OCTET_START(ADDRESS, S0, S1, S2, S3)                                                          \
+  "vpbroadcastd " ADDRESS ", %%zmm" S0 "\n\tvmovdqa64 %%zmm" S0 ", %%zmm" S1 "\n\tvmovdqa64 %%zmm" S0 \
+  ", %%zmm" S2 "\n\tvmovdqa64 %%zmm" S0 ", %%zmm" S3 "\n\t"
+#define OCTET_STORE(S0, S1, S2, S3)                                                            \
+  "vmovdqu64 %%zmm" S0 ", (%[out])\n\tvmovdqu64 %%zmm" S1 ", 64(%[out])\n\tvmovdqu64 %%zmm" S2 \
+  ", 128(%[out])\n\tvmovdqu64 %%zmm" S3 ", 192(%[out])\n\tadd %[out_row], %[out]\n\t"
+// Both kinds of tile begin with this: the sums of `steps` groups in zmm0...23, row by row. Operands are named
+// as in tile().
+#define OCTET_SUMS_6X4(MUL) \
+  OCTET_START("(%[start])", "0", "1", "2", "3") OCTET_START("4(%[start])", "4", "5", "6", "7")         \
+  OCTET_START("8(%[start])", "8", "9", "10", "11") OCTET_START("12(%[start])", "12", "13", "14", "15") \
+  OCTET_START("16(%[start])", "16", "17", "18", "19")                                                  \
+  OCTET_START("20(%[start])", "20", "21", "22", "23")                                                  \
+  ".p2align 5\n"                                                                                       \
+  "1:\n\t"                                                                                             \
+  "vmovdqu64 (%[b]), %%zmm24\n\t"                                                                      \
+  "vmovdqu64 (%[b],%[column]), %%zmm25\n\t"                                                            \
+  "vmovdqu64 (%[b],%[column],2), %%zmm26\n\t"                                                          \
+  "vmovdqu64 (%[b],%[column3]), %%zmm27\n\t"                                                           \
+  OCTET_ROW(MUL, "(%[a])", "0", "1", "2", "3")                                                         \
+  OCTET_ROW(MUL, "(%[a],%[row])", "4", "5", "6", "7")                                                  \
+  OCTET_ROW(MUL, "(%[a],%[row],2)", "8", "9", "10", "11")                                              \
+  OCTET_ROW(MUL, "(%[a3])", "12", "13", "14", "15")                                                    \
+  OCTET_ROW(MUL, "(%[a3],%[row])", "16", "17", "18", "19")                                             \
+  OCTET_ROW(MUL, "(%[a3],%[row],2)", "20", "21", "22", "23")                                           \
+  "add %[step], %[b]\n\t"                                                                              \
+  "add $4, %[a]\n\t"                                                                                   \
+  "add $4, %[a3]\n\t"                                                                                  \
+  "dec %[steps]\n\t"                                                                                   \
+  "jnz 1b\n\t"
+#define OCTET_VECTORS                                                                                      \
+  "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
+      "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21",   \
+      "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28"
+
+#define OCTET_TILE_6X4(NAME, MUL)                                                                    \
+  __attribute__((noinline)) void NAME(const Tile& t) {                                               \
+    const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row, *b = t.b;                                     \
+    std::byte* out = t.out;                                                                          \
+    std::int64_t steps = t.steps;                                                                    \
+    asm volatile(OCTET_SUMS_6X4(MUL) OCTET_STORE("0", "1", "2", "3") OCTET_STORE("4", "5", "6", "7") \
+                     OCTET_STORE("8", "9", "10", "11") OCTET_STORE("12", "13", "14", "15")           \
+                         OCTET_STORE("16", "17", "18", "19") OCTET_STORE("20", "21", "22", "23")     \
+                 : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [steps] "+r"(steps), [out] "+r"(out)     \
+                 : [row] "r"(t.a_row), [column] "r"(t.b_column), [column3] "r"(3 * t.b_column),      \
+                   [step] "r"(t.b_step), [out_row] "r"(t.out_row), [start] "r"(t.start)              \
+                 : OCTET_VECTORS);                                                                   \
+  }
+
+__m512i broadcast(const std::byte* group) {
+  std::int32_t bits;
+  __builtin_memcpy(&bits, group, sizeof bits);
+  return _mm512_set1_epi32(bits);
+}
+
+template <class Op, int kTileRows, int kTileColumns>
+__attribute__((noinline)) void narrow(const Tile& t) {
+  __m512i sum[kTileRows][kTileColumns];
+#pragma GCC unroll 8
+  for (int r = 0; r < kTileRows; ++r)
+#pragma GCC unroll 8
+    for (int c = 0; c < kTileColumns; ++c) sum[r][c] = _mm512_set1_epi32(t.start[r]);
+  const std::byte *a = t.a, *b = t.b;
+  for (std::int64_t s = 0; s < t.steps; ++s, a += 4, b += t.b_step) {
+    __m512i column[kTileColumns];
+#pragma GCC unroll 8
+    for (int c = 0; c < kTileColumns; ++c) column[c] = _mm512_loadu_si512(b + c * t.b_column);
+#pragma GCC unroll 8
+    for (int r = 0; r < kTileRows; ++r) {
+      const __m512i group = broadcast(a + r * t.a_row);
+#pragma GCC unroll 8
+      for (int c = 0; c < kTileColumns; ++c) sum[r][c] = Op::multiply(sum[r][c], group, column[c]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kTileRows; ++r)
+#pragma GCC unroll 8
+    for (int c = 0; c < kTileColumns; ++c)
+      _mm512_storeu_si512(t.out + r * t.out_row + c * kVector, sum[r][c]);
+}
+
+/// The tile moved on by `columns` columns.
+Tile after(Tile t, std::int64_t columns) {
+  t.b += columns * t.b_column;
+  t.out += columns * kVector;
+  return t;
+}
+
+template <class Op, int kTileRows>
+void tail(const Tile& t, std::int64_t columns) {
+  if (columns == 3) return narrow<Op, kTileRows, 3>(t);
+  if (columns == 2) return narrow<Op, kTileRows, 2>(t);
+  if (columns == 1) return narrow<Op, kTileRows, 1>(t);
+}
+
+template <class Op>
+void all(void (*whole)(const Tile&), Tile t, std::int64_t columns) {
+  for (; columns >= kColumns; columns -= kColumns, t = after(t, kColumns)) whole(t);
+  tail<Op, kRows>(t, columns);
+}
+
+template <class Op>
+void row(Tile t, std::int64_t columns) {
+  for (; columns >= kColumns; columns -= kColumns, t = after(t, kColumns)) narrow<Op, 1, kColumns>(t);
+  tail<Op, 1>(t, columns);
+}
+
+}  // namespace
+}  // namespace octet::cpu::avx512

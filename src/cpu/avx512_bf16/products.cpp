@@ -1,0 +1,24 @@
+#include "cpu/avx512_bf16/products.h"
+
+#include "cpu/avx512/tiles.inl"
+
+namespace octet::cpu::avx512 {
+namespace {
+
+#define OCTET_PAIRS(COLUMN, SUM) "vdpbf16ps %%zmm" COLUMN ", %%zmm28, %%zmm" SUM "\n\t"
+
+OCTET_TILE_6X4(tile_bf16, OCTET_PAIRS)
+
+struct Pairs {
+  static __m512i multiply(__m512i sum, __m512i a, __m512i b) {
+    return _mm512_castps_si512(_mm512_dpbf16_ps(_mm512_castsi512_ps(sum), reinterpret_cast<__m512bh>(a),
+                                                reinterpret_cast<__m512bh>(b)));
+  }
+};
+
+}  // namespace
+
+void multiply_bf16(const Tile& t, std::int64_t columns) { all<Pairs>(tile_bf16, t, columns); }
+void multiply_row_bf16(const Tile& t, std::int64_t columns) { row<Pairs>(t, columns); }
+
+}  // namespace octet::cpu::avx512

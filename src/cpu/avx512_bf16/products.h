@@ -1,0 +1,12 @@
+// The register tiles of AVX-512 with BF16: pairs of bf16 to f32 sums.
+#pragma once
+#include "cpu/tile.h"
+
+namespace octet::cpu::avx512 {
+
+// vdpbf16ps adds the second product of a pair, then the first, rounding each sum; what is below 2^-126, of
+// operands and of sums, counts as 0.
+void multiply_bf16(const Tile& tile, std::int64_t columns);
+void multiply_row_bf16(const Tile& tile, std::int64_t columns);  ///< the same for one row
+
+}  // namespace octet::cpu::avx512
