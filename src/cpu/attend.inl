@@ -81,6 +81,11 @@ class RowsNest {
     S::fits_u16(row, block);
   };
   static constexpr bool kWords = kFixed || kIntegerWords;
+  /// Whether the weights of rows without a bias are the instruction set's own, within what the scheme allows.
+  static constexpr bool kApproximates = requires {
+    S::kWeightError;
+    typename Isa::Approximate;
+  };
   /// Whether the keys of a row may be cut into ranges.
   static constexpr bool kMerges = RowParts<S, Isa>::kMerges;
 
@@ -617,6 +622,8 @@ class RowsNest {
   /// Replaces the row's sums by scores; returns the largest visible one.
   Element1<Score> score_row(std::int64_t r, const View& view, const RowKeys<Isa>& keys, std::int64_t low,
                             std::int64_t high) {
+    if constexpr (kApproximates)
+      if (!keys.bias) return Isa::Approximate::largest(sums_of(r, keys, low, high)) * scheme_.octaves;
     std::byte* row = score_ + r * score_row_;
     const auto no_bias = scheme_.bias(F32{});
     Score most = lowest<Score>();
@@ -638,6 +645,12 @@ class RowsNest {
     return largest(most);
   }
 
+  /// A row's sums for Isa::Approximate.
+  auto sums_of(std::int64_t r, const RowKeys<Isa>& keys, std::int64_t low, std::int64_t high) const {
+    return typename Isa::Approximate::Row{reinterpret_cast<const float*>(score_ + r * score_row_), keys.span,
+                                          low, high};
+  }
+
   /// Replaces the row's scores by codes of P; returns the mass that the row sum gains.
   auto weigh_row(std::int64_t r, const Step& step, const RowKeys<Isa>& keys, std::int64_t low,
                  std::int64_t high) {
@@ -645,6 +658,12 @@ class RowsNest {
     using Mass = decltype(scheme_.mass(Weight{}, scheme_.code(Weight{}), Key{}));
     const std::byte* row = score_ + r * score_row_;
     std::byte* p = p_ + r * p_row_;
+    if constexpr (kApproximates) {
+      static_assert(Isa::Approximate::kError <= S::kWeightError,
+                    "the error bound counts what the scheme says");
+      if (!keys.bias)
+        return Isa::Approximate::weigh(sums_of(r, keys, low, high), scheme_.octaves, step.origin[0], p);
+    }
     constexpr bool kWide = __is_same(typename S::Sum, std::int64_t);
     MassSum<Mass, kWide> sum;
     for_keys(

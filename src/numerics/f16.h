@@ -21,6 +21,8 @@ template <class L>
 struct Bf16Scheme : PlainOperands<L> {
   using F32 = typename L::F32;
   static constexpr Operand kQk = Operand::bf16, kP = Operand::bf16, kV = Operand::bf16;
+  /// A kernel's weights may be off by so much, relatively: P's rounding is 2^-8.
+  static constexpr double kWeightError = 0x1p-13;
 
   static OCTET_HD Bf16Scheme prepare(const Prepare& p) { return {{p.softmax_scale * kLog2E}}; }
   /// 8 significant bits over the whole range of f32.

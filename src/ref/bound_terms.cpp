@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lanes/scalar.h"
+#include "numerics/f16.h"
 #include "numerics/fixed16.h"
 #include "numerics/iexp.h"
 #include "numerics/integer.h"
@@ -20,7 +21,8 @@ constexpr double kExp2Error = 1.01e-7;
 constexpr double kLog2Error = 1.2e-7;
 constexpr double kLinearExp2High = 0.06148;  // the chord of 2^x is high by up to 6.148 %
 constexpr double kLinearExp2Grid = 0x1p-24;  // octaves: its argument is rounded to 2^-23
-constexpr double kLeastWeight = 0x1p-126;    // smaller ones are flushed to zero
+constexpr double kLeastWeight = 0x1p-126;    // smaller ones are flushed to zero, or count as this
+constexpr double kLeastNormal = 0x1p-126;    // what products of bf16 flush to zero below
 
 /// Half the width of the interval of log((1 + x)) for x in [low, high]: a factor common to all weights
 /// cancels.
@@ -29,15 +31,12 @@ double log_half_width(double low, double high) { return 0.5 * (std::log1p(high) 
 /// Two numbers of at most 11 significant bits have an exact product in f32.
 bool product_is_exact(DType format) { return format != DType::f32 && format != DType::f64; }
 
-/// Roundings on the way of a product into an accumulator of Q K (ref/products.h): none in integers; else the
-/// product, the sum of its part, the tree over the parts that hold something.
+/// Roundings on the way of a product into an accumulator of Q K: none in integers; else the product and as
+/// many sums as the longest order has, one channel after another (the reference's tree has fewer).
 double dot_roundings(const RowContext& row) {
-  constexpr std::int64_t kParts = 16;
   const DType format = row.quantised.args.q.codes.dtype;
   if (format == DType::s8 || format == DType::s4) return 0;
-  const auto in_part = static_cast<double>((row.dim + kParts - 1) / kParts - 1);
-  const double tree = std::ceil(std::log2(static_cast<double>(std::min(row.dim, kParts))));
-  return (product_is_exact(format) ? 0 : 1) + in_part + tree;
+  return static_cast<double>(row.dim) - (product_is_exact(format) ? 1 : 0);
 }
 
 /// Roundings within one key block's P V: none in integers, else a product and a sum for each key.
@@ -132,13 +131,25 @@ void add_float_p(const RowContext& row, double unit, double least, RowTerms& t) 
   t.p_loss = lost_mass(static_cast<double>(row.keys.keys), std::max(least, kLeastWeight), 1);
 }
 
-/// f32, f16, bf16.
+/// f32, f16, and most of bf16.
 RowTerms plain_terms(const RowContext& row, double p_unit, double p_least) {
   RowTerms t;
   t.score = operand_error(row);
   add_score_roundings(row, 1, 2, t);
   add_float_p(row, p_unit, p_least, t);
   add_sum_roundings(row, 0, 0, 0, t);
+  return t;
+}
+
+/// bf16, whose products may be vdpbf16ps: operands, products and sums below 2^-126 count as zero. What
+/// operands lose by that is format_error()'s.
+RowTerms bf16_terms(const RowContext& row) {
+  constexpr double kWeightError = Bf16Scheme<ScalarLane>::kWeightError;
+  RowTerms t = plain_terms(row, kUnitBf16, 0);
+  t.score += log_half_width(-kWeightError, kWeightError);
+  t.score += row.softmax_scale() * 2 * static_cast<double>(row.dim) * kLeastNormal;
+  // The row's largest weight, which the sums are divided by at least, is 1 within kWeightError.
+  t.out_absolute += 2 * static_cast<double>(row.keys.keys) * kLeastNormal / (1 - kWeightError);
   return t;
 }
 
@@ -374,7 +385,7 @@ FormatError format_error(DType format, DType given) {
     case DType::f16:
       return given == DType::f16 ? FormatError{} : FormatError{kUnitF16, 0x1p-25};
     case DType::bf16:
-      return given == DType::bf16 ? FormatError{} : FormatError{kUnitBf16, 0x1p-134};
+      return {given == DType::bf16 ? 0 : kUnitBf16, kLeastNormal};
     default:
       return {};
   }
@@ -428,7 +439,7 @@ RowTerms Terms::of_scheme(const RowContext& row) const {
     case Scheme::f16:
       return plain_terms(row, kUnitF16, 0x1p-25);
     case Scheme::bf16:
-      return plain_terms(row, kUnitBf16, 0);
+      return bf16_terms(row);
     case Scheme::fp8:
       return e4m3_p_terms(row, 256);
     case Scheme::int8_fp8:

@@ -284,7 +284,7 @@ TEST_P(CpuBias, TreatsNanAsTheReferenceDoes) {
   call.any_bias = bias.view();
   expect_reference(Scheme::integer, call, "NaN");
   expect_reference(Scheme::qflash, call, "NaN");
-  for (Scheme scheme : {Scheme::f32, Scheme::int8, Scheme::int8_shift, Scheme::int4}) {
+  for (Scheme scheme : {Scheme::f32, Scheme::bf16, Scheme::int8, Scheme::int8_shift, Scheme::int4}) {
     if (!has(scheme)) continue;
     call.options.backend = "reference";
     const Output want = run(call, scheme);
@@ -298,7 +298,8 @@ TEST_P(CpuBias, TreatsNanAsTheReferenceDoes) {
 }
 
 TEST_P(CpuBias, StaysWithinTheBound) {
-  for (Scheme scheme : {Scheme::f32, Scheme::int8, Scheme::int8_shift, Scheme::int4, Scheme::integer}) {
+  for (Scheme scheme :
+       {Scheme::f32, Scheme::bf16, Scheme::int8, Scheme::int8_shift, Scheme::int4, Scheme::integer}) {
     if (!has(scheme)) continue;
     for (DType type : kTypes) {
       Call call = normal_call(1, 1, 49, 197, 32);

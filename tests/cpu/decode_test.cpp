@@ -87,7 +87,8 @@ TEST_P(Decode, HasTheSameBitsInAnyOrderOfItsItems) {
 }
 
 TEST_P(Decode, StaysWithinTheBound) {
-  for (Scheme scheme : {Scheme::f32, Scheme::int8, Scheme::int8_full, Scheme::int8_fp8, Scheme::integer}) {
+  for (Scheme scheme :
+       {Scheme::f32, Scheme::bf16, Scheme::int8, Scheme::int8_full, Scheme::int8_fp8, Scheme::integer}) {
     if (!has(scheme)) continue;
     Call call = normal_call(1, 1, 2, kRange + 200, 32);
     const Output exact = run(call, Scheme::exact), bound = error_bound(call, scheme);

@@ -3,6 +3,7 @@
 
 #include "cpu/avx512/lanes.inl"
 #include "cpu/avx512_bf16/products.h"
+#include "cpu/avx512_bf16/weights.inl"
 
 namespace octet::cpu {
 namespace {
@@ -19,6 +20,7 @@ struct Isa512Bf16 : Isa512 {
                                     avx512::multiply_bf16,
                                     avx512::multiply_row_bf16,
                                     avx512::multiply_row_bf16};
+  using Approximate = HalvesSoftmax;
   /// Codes are numbers that bf16 holds.
   static void store_halves(std::byte* at, Lane::F32 codes) {
     const __m512i bits = _mm512_srli_epi32(reinterpret_cast<__m512i>(codes), 16);
