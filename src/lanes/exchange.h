@@ -19,10 +19,26 @@ OCTET_HD V exchanged(V x) {
   return exchanged<kStride>(x, std::make_integer_sequence<int, kLanesOf<V>>{});
 }
 
-/// The sign bit in every lane whose number has the bit kStride.
+/// -1 in every lane whose number has the bit kStride, 1 in the others.
 template <int kStride, class V, int... kLane>
-OCTET_HD auto upper_signs(std::integer_sequence<int, kLane...>) {
-  return Like<std::uint32_t, V>{((kLane & kStride) ? kF32Sign : 0u)...};
+OCTET_HD V upper_signs(std::integer_sequence<int, kLane...>) {
+  return V{((kLane & kStride) ? -1.0f : 1.0f)...};
+}
+
+/// a + sign x, whose lanes are 1 or -1: one rounding either way. Where the set has fused multiply-adds that
+/// is one operation, and one on other ports than those of shuffles and additions.
+template <class V>
+OCTET_HD V add_signed(V a, V sign, V x) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(V) == 64)
+    return cast<V>(_mm512_fmadd_ps(cast<__m512>(x), cast<__m512>(sign), cast<__m512>(a)));
+#endif
+#if defined(__FMA__)
+  if constexpr (sizeof(V) == 32)
+    return cast<V>(_mm256_fmadd_ps(cast<__m256>(x), cast<__m256>(sign), cast<__m256>(a)));
+#endif
+  using Bits = Like<std::uint32_t, V>;
+  return a + cast<V>(cast<Bits>(x) ^ (cast<Bits>(sign) & kF32Sign));
 }
 
 /// (a, b) -> (a + b, a - b) for all lanes i without the bit kStride: a in lane i, b in lane i + kStride.
@@ -35,9 +51,8 @@ OCTET_HD V butterfly(V x) {
       return {butterfly<kStride>(x.lo), butterfly<kStride>(x.hi)};
   } else {
     // a + b and b + a are the same bits, and so are a - b and a + (-b).
-    using Bits = Like<std::uint32_t, V>;
-    const auto signs = upper_signs<kStride, V>(std::make_integer_sequence<int, kLanesOf<V>>{});
-    return exchanged<kStride>(x) + cast<V>(cast<Bits>(x) ^ signs);
+    const V signs = upper_signs<kStride, V>(std::make_integer_sequence<int, kLanesOf<V>>{});
+    return add_signed(exchanged<kStride>(x), signs, x);
   }
 }
 
@@ -50,7 +65,7 @@ OCTET_HD V butterflies(V x) {
     return butterflies<2 * kStride>(butterfly<kStride>(x));
 }
 
-/// The largest lane of integers.
+/// The largest lane of integers: halves of a register while there are any, for they cost half as much.
 template <int kStride = 1, class V>
 OCTET_HD Element<V> largest_lane_from(V x) {
   if constexpr (kStride == kLanesOf<V>)
@@ -62,6 +77,8 @@ template <class V>
 OCTET_HD auto largest_lane(V x) {
   if constexpr (kIsPair<V>)
     return largest_lane(apply(MaxI32{}, x.lo, x.hi));
+  else if constexpr (sizeof(V) > 16)
+    return largest_lane(MaxI32{}(low_half(x), high_half(x)));
   else
     return largest_lane_from(x);
 }

@@ -548,8 +548,21 @@ OCTET_HD auto clamped_u16(V a) {
 /// i32 lanes clamped to the range of a byte, u8 or s8.
 template <class Byte, class V>
 OCTET_HD auto clamped_byte(V a) {
+#if defined(__AVX512BW__)
+  if constexpr (kRegisterBytes == 64 && sizeof(V) == 256) {
+    // As below, in groups of 4 that lie in the order 0, 4, 8, 12, 1, 5, ...
+    const auto words = [](auto pair) {
+      return _mm512_packs_epi32(cast<__m512i>(pair.lo), cast<__m512i>(pair.hi));
+    };
+    const __m512i low = words(a.lo), high = words(a.hi);
+    const __m512i packed =
+        std::is_signed_v<Byte> ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high);
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return cast<RegisterOf<Byte, 64>>(_mm512_permutexvar_epi32(order, packed));
+  } else
+#endif
 #if defined(__AVX2__)
-  if constexpr (kRegisterBytes == 32 && sizeof(V) == 128) {
+      if constexpr (kRegisterBytes == 32 && sizeof(V) == 128) {
     // The packs work on each 128 bits by themselves: groups of 4 lie in the order 0, 2, 4, 6, 1, 3, 5, 7.
     const auto words = [](auto pair) {
       return _mm256_packs_epi32(cast<__m256i>(pair.lo), cast<__m256i>(pair.hi));

@@ -25,6 +25,7 @@ struct Job {
   const Sequences& sequences;
   const OperandRecipe& recipe;
   const QuantizedTensor& out;
+  const Rotation& rotation;
 
   std::int64_t heads() const { return x.shape[1]; }
   std::int64_t units() const { return sequences.count * heads(); }
@@ -38,7 +39,7 @@ struct Unit {
 Unit make_unit(const Job& job, std::int64_t index) {
   const std::int64_t s = index / job.heads(), h = index % job.heads();
   const TokenRange range{job.sequences.batch(s), h, job.sequences.begin(s), job.sequences.length(s)};
-  return {s, RowReader(job.x, range, job.recipe)};
+  return {s, RowReader(job.x, range, job.recipe, job.rotation)};
 }
 
 template <class T>
@@ -131,11 +132,12 @@ void measure(const Job& job, RowReader& rows, std::int64_t begin, std::int64_t e
   const bool by_channel = job.out.channels_per_scale > 0;
   std::vector<std::uint32_t> bits(by_channel ? amax.size() : 0);
   for_tokens(rows, begin, end, rows.capacity(), [&](std::int64_t first, std::int64_t count) {
-    rows.read(first, count);
     if (by_channel) {
+      rows.read(first, count);
       rows.kernels().channel_largest(rows.rows(), bits.data());
     } else {
-      for (std::int64_t r = 0; r < count; ++r) amax[0] = std::max(amax[0], rows.amax(r));
+      rows.read_factored(first, count);
+      amax[0] = std::max(amax[0], rows.peak());
     }
   });
   for (std::size_t c = 0; c < bits.size(); ++c) amax[c] = std::bit_cast<float>(bits[c]);
@@ -145,16 +147,24 @@ float scale_of(const Job& job, float amax) {
   return group_scale(amax, 0, job.recipe.rule, job.recipe.largest_code).scale;
 }
 
-// Codes of rows that were read; rscale: one a row or, where channels have scales of their own, one a channel.
-void write_rows(const Job& job, const RowReader& rows, std::int64_t first, const float* rscale) {
+// Codes of tokens [first, first + count); rscale: one a row or, where channels have scales of their own, one
+// a channel.
+void write_rows(const Job& job, RowReader& rows, std::int64_t first, std::int64_t count,
+                const float* rscale) {
   const TensorView& codes = job.out.codes;
   const TokenRange& range = rows.range();
-  const FloatRows x = rows.rows();
   const bool by_channel = job.out.channels_per_scale > 0;
+  if (codes.dtype == DType::s8 && !by_channel) {
+    auto* to = element<std::int8_t>(codes, range.b, range.h, range.begin + first);
+    rows.read_factored(first, count);
+    const RowReader::Factored& x = rows.factored();
+    return rows.kernels().codes(x.rows, x.factor, rscale, to, codes.stride[2]);
+  }
+  rows.read(first, count);
+  const FloatRows x = rows.rows();
   if (codes.dtype == DType::s8) {
     auto* to = element<std::int8_t>(codes, range.b, range.h, range.begin + first);
-    const auto encode = by_channel ? rows.kernels().codes_by_channel : rows.kernels().codes;
-    return encode(x, rscale, to, codes.stride[2]);
+    return rows.kernels().codes_by_channel(x, rscale, to, codes.stride[2]);
   }
   std::vector<float> scaled(static_cast<std::size_t>(x.channels));
   for (std::int64_t r = 0; r < x.count; ++r) {
@@ -179,8 +189,7 @@ void write_group(const Job& job, RowReader& rows, std::int64_t begin, std::int64
   std::vector<float> of_rows;
   if (job.out.channels_per_scale == 0) of_rows.assign(static_cast<std::size_t>(rows.capacity()), rscale[0]);
   for_tokens(rows, begin, end, rows.capacity(), [&](std::int64_t first, std::int64_t count) {
-    rows.read(first, count);
-    write_rows(job, rows, first, of_rows.empty() ? rscale.data() : of_rows.data());
+    write_rows(job, rows, first, count, of_rows.empty() ? rscale.data() : of_rows.data());
   });
 }
 
@@ -218,23 +227,22 @@ void encode_tokens(const Job& job, Unit& unit) {
     amax.assign(static_cast<std::size_t>(end - begin), recipe.shared_amax);
     scale.resize(amax.size());
     rscale.resize(amax.size());
+    float largest = recipe.shared_amax;
     if (recipe.shared_amax == 0) {
       for_tokens(rows, begin, end, step, [&](std::int64_t first, std::int64_t count) {
-        rows.read(first, count);
-        for (std::int64_t r = 0; r < count; ++r)
-          amax[static_cast<std::size_t>(first - begin + r)] = rows.amax(r);
+        rows.read_factored(first, count);
+        rows.copy_amax(amax.data() + (first - begin));
+        largest = std::max(largest, rows.peak());
       });
     }
     // A larger amax has no smaller scale, so the largest scale is that of the largest amax.
-    const float largest = *std::max_element(amax.begin(), amax.end());
     const float floor = std::max(head_floor, scale_floor(scale_of(job, largest), recipe.block_floor_octaves));
     token_scales(job, rows.kernels(), floor, amax, scale, rscale);
     float* to = element<float>(job.out.scales, rows.range().b, rows.range().h, first_group + begin);
     for (std::size_t i = 0; i < scale.size(); ++i)
       to[static_cast<std::int64_t>(i) * job.out.scales.stride[2]] = scale[i];
     for_tokens(rows, begin, end, step, [&](std::int64_t first, std::int64_t count) {
-      rows.read(first, count);
-      write_rows(job, rows, first, rscale.data() + (first - begin));
+      write_rows(job, rows, first, count, rscale.data() + (first - begin));
     });
   }
 }
@@ -338,8 +346,9 @@ Status quantize(const TensorView& x, const Sequences& sequences, const OperandRe
                 const QuantizedTensor& out, const ParallelFor& parallel_for) {
   OCTET_TRY(check_quantize(x, sequences, recipe, out));
   if (x.shape[2] == 0) return {};
-  const Job job{x, sequences, recipe, out};
   try {
+    const Rotation rotation(recipe.rotate == Rotate::on ? x.shape[3] : 0, recipe.rotation_seed);
+    const Job job{x, sequences, recipe, out, rotation};
     Findings findings;
     findings.bad.resize(static_cast<std::size_t>(job.units()));
     if (recipe.granularity == Granularity::tensor && has_scales(recipe.format)) {

@@ -85,9 +85,8 @@ void Rotation::forward(float* row) const {
 
 void Rotation::inverse(float* row) const {
   const std::int64_t channels = static_cast<std::int64_t>(factor_.size());
-  std::uint32_t largest;  // of no interest here
   row_kernels().read({row, DType::f32, channels, 1, channels}, {nullptr, norm_.data(), block_},
-                     {row, channels, channels}, &largest);
+                     {row, channels, channels}, nullptr);
   for (std::size_t c = 0; c < sign_.size(); ++c) row[c] *= sign_[c];
 }
 

@@ -38,9 +38,12 @@ struct RowSteps {
 
 struct RowKernels {
   /// Rows with the steps done to them; with a butterfly, out may have more channels, which are zeros before
-  /// it. largest[row]: the largest |x| of the results as bits, which order like the values do; above those of
-  /// Inf where one is NaN. x may be out's memory.
-  void (*read)(const Rows& x, const RowSteps& steps, const RowSpace& out, std::uint32_t* largest);
+  /// it. largest[row]: the largest |x| of the results as bits, which order like the values do; at least those
+  /// of Inf where one is Inf or NaN. Null where nobody asks. Returns the largest of all. x may be out's
+  /// memory.
+  std::uint32_t (*read)(const Rows& x, const RowSteps& steps, const RowSpace& out, std::uint32_t* largest);
+  /// The same of x * factor[c] (null: of x), which is not written.
+  std::uint32_t (*row_largest)(const FloatRows& x, const float* factor, std::uint32_t* largest);
   /// largest[c] = max(largest[c], bits of the finite |x|). Returns the largest bits of all, finite or not.
   std::uint32_t (*channel_largest)(const FloatRows& x, std::uint32_t* largest);
   /// sum[c] += x * factor, row after row; NaN and Inf count as zero.
@@ -50,8 +53,10 @@ struct RowKernels {
   /// group_scale() of each amax by ScaleRule::nearest.
   void (*nearest_scales)(const float* amax, std::int64_t count, float floor, float largest_code, float* scale,
                          float* rscale);
-  /// s8 codes: x * rscale[row], rounded to nearest even and clamped to +-127. No x is NaN.
-  void (*codes)(const FloatRows& x, const float* rscale, std::int8_t* out, std::int64_t out_stride);
+  /// s8 codes: x * factor[c] (null: x) * rscale[row], rounded to nearest even and clamped to +-127. No x is
+  /// NaN.
+  void (*codes)(const FloatRows& x, const float* factor, const float* rscale, std::int8_t* out,
+                std::int64_t out_stride);
   /// The same of x * rscale[c].
   void (*codes_by_channel)(const FloatRows& x, const float* rscale, std::int8_t* out,
                            std::int64_t out_stride);

@@ -60,9 +60,10 @@ struct RowsIn {
   /// body(lane, vectors, c): several vectors of channels beside each other.
   template <class Body>
   static OCTET_HOST void each_column(std::int64_t channels, const Body& body) {
-    constexpr int kVectors = 4;
     std::int64_t c = 0;
-    for (; c + kVectors * kWidth <= channels; c += kVectors * kWidth) body(L{}, Vectors<kVectors>{}, c);
+    if constexpr (!simd::kIsPair<typename L::F32>)  // eight of at least 16 registers
+      for (; c + 8 * kWidth <= channels; c += 8 * kWidth) body(L{}, Vectors<8>{}, c);
+    for (; c + 4 * kWidth <= channels; c += 4 * kWidth) body(L{}, Vectors<4>{}, c);
     for (; c + kWidth <= channels; c += kWidth) body(L{}, Vectors<1>{}, c);
     for (; c < channels; ++c) body(ScalarLane{}, Vectors<1>{}, c);
   }
@@ -86,8 +87,23 @@ struct RowsIn {
     OCTET_HOST void see(ScalarLane, float x) {
       single = ScalarLane::max_i32(single, size_bits<ScalarLane>(x));
     }
+    OCTET_HOST void see(const Peak& other) {
+      lanes = L::max_i32(lanes, other.lanes);
+      single = ScalarLane::max_i32(single, other.single);
+    }
     OCTET_HOST std::uint32_t bits() const {
       return as_unsigned(ScalarLane::max_i32(single, simd::largest_lane(lanes)));
+    }
+  };
+
+  /// The peaks of rows, of which all are wanted or only the largest.
+  struct Peaks {
+    std::uint32_t* largest;  ///< [row], or null
+    Peak all{};
+
+    OCTET_HOST void see(std::int64_t row, const Peak& peak) {
+      if (largest) largest[row] = peak.bits();
+      all.see(peak);
     }
   };
 
@@ -95,8 +111,7 @@ struct RowsIn {
 
   /// to[r] = step(lane, x, c) of each number.
   template <class Source, class Step>
-  static OCTET_HOST void convert_with(const Rows& x, const RowSpace& out, std::uint32_t* largest,
-                                      const Step& step) {
+  static OCTET_HOST void convert_with(const Rows& x, const RowSpace& out, Peaks& peaks, const Step& step) {
     for (std::int64_t r = 0; r < x.count; ++r) {
       const auto* from = static_cast<const typename Source::Stored*>(x.data) + r * x.stride;
       float* to = out.data + r * out.stride;
@@ -107,44 +122,48 @@ struct RowsIn {
         Lane::store(to + c, v);
         peak.see(lane, v);
       });
-      largest[r] = peak.bits();
+      peaks.see(r, peak);
     }
   }
 
   /// (x - shift) * factor, where these are given.
   template <class Source>
-  static void convert(const Rows& x, const RowSteps& steps, const RowSpace& out, std::uint32_t* largest) {
+  static void convert(const Rows& x, const RowSteps& steps, const RowSpace& out, Peaks& peaks) {
     const float *shift = steps.shift, *factor = steps.factor;
     if (shift)
-      convert_with<Source>(x, out, largest, [=](auto lane, auto v, std::int64_t c) {
+      convert_with<Source>(x, out, peaks, [=](auto lane, auto v, std::int64_t c) {
         using Lane = decltype(lane);
         v = Lane::sub(v, Lane::load(shift + c));
         return factor ? Lane::mul(v, Lane::load(factor + c)) : v;
       });
     else if (factor)
-      convert_with<Source>(x, out, largest, [=](auto lane, auto v, std::int64_t c) {
+      convert_with<Source>(x, out, peaks, [=](auto lane, auto v, std::int64_t c) {
         using Lane = decltype(lane);
         return Lane::mul(v, Lane::load(factor + c));
       });
     else
-      convert_with<Source>(x, out, largest, [](auto, auto v, std::int64_t) { return v; });
+      convert_with<Source>(x, out, peaks, [](auto, auto v, std::int64_t) { return v; });
   }
 
-  /// One row on its way through the butterfly; from may be to.
+  /// Rows on their way through the butterfly; from may be to.
   struct Turn {
     const float* from;
+    std::int64_t from_stride;
     const float* shift;  ///< null: none
     const float* factor;
     float* to;
+    std::int64_t to_stride, count;
     std::int64_t channels, block;  ///< channels: a multiple of the block, which is a power of two
   };
 
-  /// Shift, factor and the butterfly's stages within kCount vectors from channel c on.
-  template <int kCount>
-  static OCTET_HOST void rotate_vectors(const Turn& t, std::int64_t c, Peak& peak) {
+  /// Shift, factor and the butterfly's stages within kCount vectors from channel c on, of one row.
+  template <int kCount, bool kShifts>
+  static OCTET_HOST void rotate_vectors(const Turn& t, std::int64_t row, std::int64_t c, Peak& peak) {
+    const float* from = t.from + row * t.from_stride + c;
+    float* to = t.to + row * t.to_stride + c;
     typename L::F32 x[kCount];
-    for (int i = 0; i < kCount; ++i) x[i] = L::load(t.from + c + i * kWidth);
-    if (t.shift)
+    for (int i = 0; i < kCount; ++i) x[i] = L::load(from + i * kWidth);
+    if constexpr (kShifts)
       for (int i = 0; i < kCount; ++i) x[i] = x[i] - L::load(t.shift + c + i * kWidth);
     for (int i = 0; i < kCount; ++i) x[i] = simd::butterflies(x[i] * L::load(t.factor + c + i * kWidth));
     for (int stride = 1; stride < kCount; stride *= 2)
@@ -155,7 +174,7 @@ struct RowsIn {
         x[i + stride] = a - b;
       }
     for (int i = 0; i < kCount; ++i) {
-      L::store(t.to + c + i * kWidth, x[i]);
+      L::store(to + i * kWidth, x[i]);
       peak.see(L{}, x[i]);
     }
   }
@@ -175,82 +194,149 @@ struct RowsIn {
         }
   }
 
-  template <int kCount>
-  static std::uint32_t rotate_by(const Turn& t) {
-    Peak first, last;
-    for (std::int64_t c = 0; c < t.channels; c += kCount * kWidth) rotate_vectors<kCount>(t, c, first);
-    if (t.block == kCount * kWidth) return first.bits();
-    rotate_in_memory<L>(t.to, t.channels, t.block, kCount * kWidth, last);
-    return last.bits();
-  }
-
-  static std::uint32_t rotate_short(const Turn& t) {
-    Peak peak;
-    for (std::int64_t c = 0; c < t.channels; ++c) {
-      t.to[c] = (t.shift ? t.from[c] - t.shift[c] : t.from[c]) * t.factor[c];
-      if (t.block == 1) peak.see(ScalarLane{}, t.to[c]);
+  template <int kCount, bool kShifts>
+  static OCTET_HOST void rotate_rows(const Turn& t, Peaks& peaks) {
+    const bool whole = t.block == kCount * kWidth;
+    for (std::int64_t r = 0; r < t.count; ++r) {
+      Peak first, last;
+      for (std::int64_t c = 0; c < t.channels; c += kCount * kWidth)
+        rotate_vectors<kCount, kShifts>(t, r, c, first);
+      if (!whole) rotate_in_memory<L>(t.to + r * t.to_stride, t.channels, t.block, kCount * kWidth, last);
+      peaks.see(r, whole ? first : last);
     }
-    rotate_in_memory<ScalarLane>(t.to, t.channels, t.block, 1, peak);
-    return peak.bits();
   }
 
-  static std::uint32_t rotate(const Turn& t) {
+  template <int kCount>
+  static void rotate_by(const Turn& t, Peaks& peaks) {
+    return t.shift ? rotate_rows<kCount, true>(t, peaks) : rotate_rows<kCount, false>(t, peaks);
+  }
+
+  static void rotate_short(const Turn& t, Peaks& peaks) {
+    for (std::int64_t r = 0; r < t.count; ++r) {
+      Peak peak;
+      const float* from = t.from + r * t.from_stride;
+      float* to = t.to + r * t.to_stride;
+      for (std::int64_t c = 0; c < t.channels; ++c) {
+        to[c] = (t.shift ? from[c] - t.shift[c] : from[c]) * t.factor[c];
+        if (t.block == 1) peak.see(ScalarLane{}, to[c]);
+      }
+      rotate_in_memory<ScalarLane>(to, t.channels, t.block, 1, peak);
+      peaks.see(r, peak);
+    }
+  }
+
+  static void rotate(const Turn& t, Peaks& peaks) {
     switch (t.block / kWidth) {
       case 0:
-        return rotate_short(t);
+        return rotate_short(t, peaks);
       case 1:
-        return rotate_by<1>(t);
+        return rotate_by<1>(t, peaks);
       case 2:
-        return rotate_by<2>(t);
+        return rotate_by<2>(t, peaks);
       case 4:
-        return rotate_by<4>(t);
+        return rotate_by<4>(t, peaks);
       default:
-        return rotate_by<kMostVectors>(t);
+        return rotate_by<kMostVectors>(t, peaks);
     }
   }
 
-  static void read(const Rows& x, const RowSteps& steps, const RowSpace& out, std::uint32_t* largest) {
-    // Rows that the butterfly cannot read where they are become floats first, padded with zeros.
-    const bool rotates = steps.hadamard > 0, padded = x.channels < out.channels;
-    const bool direct = rotates && !padded && x.dtype == DType::f32;
-    const RowSteps before = !rotates ? steps : padded ? RowSteps{steps.shift, nullptr, 0} : RowSteps{};
-    if (!direct && x.dtype == DType::f16)
-      convert<FromF16>(x, before, out, largest);
-    else if (!direct && x.dtype == DType::bf16)
-      convert<FromBf16>(x, before, out, largest);
-    else if (!direct)
-      convert<FromF32>(x, before, out, largest);
-    if (!rotates) return;
+  static void convert(const Rows& x, const RowSteps& steps, const RowSpace& out, Peaks& peaks) {
+    if (x.dtype == DType::f16)
+      convert<FromF16>(x, steps, out, peaks);
+    else if (x.dtype == DType::bf16)
+      convert<FromBf16>(x, steps, out, peaks);
+    else
+      convert<FromF32>(x, steps, out, peaks);
+  }
 
-    for (std::int64_t r = 0; r < x.count; ++r) {
-      float* to = out.data + r * out.stride;
-      for (std::int64_t c = x.channels; c < out.channels; ++c) to[c] = 0;
-      const float* from = direct ? static_cast<const float*>(x.data) + r * x.stride : to;
-      largest[r] =
-          rotate({from, padded ? nullptr : steps.shift, steps.factor, to, out.channels, steps.hadamard});
+  /// Rows that the butterfly cannot read where they are become floats first, padded with zeros.
+  static void read_rotated(const Rows& x, const RowSteps& steps, const RowSpace& out, Peaks& peaks) {
+    const bool padded = x.channels < out.channels, direct = !padded && x.dtype == DType::f32;
+    Turn turn{out.data,     out.stride,   padded ? nullptr : steps.shift,
+              steps.factor, out.data,     out.stride,
+              x.count,      out.channels, steps.hadamard};
+    if (direct) {
+      turn.from = static_cast<const float*>(x.data), turn.from_stride = x.stride;
+    } else {
+      Peaks none{nullptr};
+      convert(x, padded ? RowSteps{steps.shift, nullptr, 0} : RowSteps{}, out, none);
+      for (std::int64_t r = 0; r < x.count; ++r)
+        for (std::int64_t c = x.channels; c < out.channels; ++c) out.data[r * out.stride + c] = 0;
     }
+    rotate(turn, peaks);
+  }
+
+  static std::uint32_t read(const Rows& x, const RowSteps& steps, const RowSpace& out,
+                            std::uint32_t* largest) {
+    Peaks peaks{largest};
+    if (steps.hadamard == 0) {
+      convert(x, steps, out, peaks);
+      return peaks.all.bits();
+    }
+    constexpr std::int64_t kRows = 16;  // stay in the first-level cache from one pass over them to the next
+    const std::int64_t row_bytes = x.stride * (x.dtype == DType::f32 ? 4 : 2);
+    for (std::int64_t r = 0; r < x.count; r += kRows) {
+      Rows some = x;
+      some.data = static_cast<const char*>(x.data) + r * row_bytes;
+      some.count = x.count - r < kRows ? x.count - r : kRows;
+      peaks.largest = largest ? largest + r : nullptr;
+      read_rotated(some, steps, {out.data + r * out.stride, out.stride, out.channels}, peaks);
+    }
+    return peaks.all.bits();
+  }
+
+  static std::uint32_t row_largest(const FloatRows& x, const float* factor, std::uint32_t* largest) {
+    Peaks peaks{largest};
+    for (std::int64_t r = 0; r < x.count; ++r) {
+      Peak peak;
+      const float* row = x.row(r);
+      each(x.channels, [&](auto lane, std::int64_t c) {
+        using Lane = decltype(lane);
+        const typename Lane::F32 v = Lane::load(row + c);
+        peak.see(lane, factor ? Lane::mul(v, Lane::load(factor + c)) : v);
+      });
+      peaks.see(r, peak);
+    }
+    return peaks.all.bits();
   }
 
   // --- Statistics of channels
 
+  // NaN and Inf are rare, and looking for them costs as much as the statistics: each is taken of all elements
+  // first, and anew where it comes out neither.
+
+  template <class Lane, int kVectors>
+  static OCTET_HOST std::uint32_t largest_of(const typename Lane::I32 (&x)[kVectors]) {
+    typename Lane::I32 all = x[0];
+    for (int i = 1; i < kVectors; ++i) all = Lane::max_i32(all, x[i]);
+    if constexpr (Lane::kWidth == 1)
+      return as_unsigned(all);
+    else
+      return as_unsigned(simd::largest_lane(all));
+  }
+
   static std::uint32_t channel_largest(const FloatRows& x, std::uint32_t* largest) {
-    Peak all;
+    std::uint32_t all = 0;
     each_column(x.channels, [&](auto lane, auto vectors, std::int64_t begin) {
       using Lane = decltype(lane);
       constexpr int kVectors = decltype(vectors)::kVectors;
-      typename Lane::I32 most[kVectors];
       auto* at = reinterpret_cast<std::int32_t*>(largest) + begin;
-      for (int i = 0; i < kVectors; ++i) most[i] = Lane::load(at + i * Lane::kWidth);
-      for (std::int64_t r = 0; r < x.count; ++r)
-        for (int i = 0; i < kVectors; ++i) {
-          const typename Lane::F32 v = Lane::load(x.row(r) + begin + i * Lane::kWidth);
-          const typename Lane::I32 bits = size_bits<Lane>(v);
-          all.see(lane, v);
-          most[i] = Lane::max_i32(most[i], Lane::select_i32(Lane::less_i32(bits, kInf), bits, 0));
-        }
+      typename Lane::I32 most[kVectors];
+      const auto over_rows = [&](const auto& counted) {
+        for (int i = 0; i < kVectors; ++i) most[i] = Lane::load(at + i * Lane::kWidth);
+        for (std::int64_t r = 0; r < x.count; ++r)
+          for (int i = 0; i < kVectors; ++i)
+            most[i] = Lane::max_i32(
+                most[i], counted(size_bits<Lane>(Lane::load(x.row(r) + begin + i * Lane::kWidth))));
+      };
+      over_rows([](auto bits) { return bits; });
+      const std::uint32_t here = largest_of<Lane>(most);
+      if (here >= static_cast<std::uint32_t>(kInf))
+        over_rows([](auto bits) { return Lane::select_i32(Lane::less_i32(bits, kInf), bits, 0); });
       for (int i = 0; i < kVectors; ++i) Lane::store(at + i * Lane::kWidth, most[i]);
+      all = all > here ? all : here;
     });
-    return all.bits();
+    return all;
   }
 
   /// sum[c] += term(lane, x, c), row after row.
@@ -260,27 +346,31 @@ struct RowsIn {
       using Lane = decltype(lane);
       constexpr int kVectors = decltype(vectors)::kVectors;
       typename Lane::F32 s[kVectors];
-      for (int i = 0; i < kVectors; ++i) s[i] = Lane::load(sum + begin + i * Lane::kWidth);
-      for (std::int64_t r = 0; r < x.count; ++r)
-        for (int i = 0; i < kVectors; ++i) {
-          const std::int64_t c = begin + i * Lane::kWidth;
-          s[i] = s[i] + term(lane, Lane::load(x.row(r) + c), c);
-        }
+      const auto over_rows = [&](const auto& counted) {
+        for (int i = 0; i < kVectors; ++i) s[i] = Lane::load(sum + begin + i * Lane::kWidth);
+        for (std::int64_t r = 0; r < x.count; ++r)
+          for (int i = 0; i < kVectors; ++i) {
+            const std::int64_t c = begin + i * Lane::kWidth;
+            s[i] = s[i] + term(lane, counted(Lane::load(x.row(r) + c)), c);
+          }
+      };
+      over_rows([](auto v) { return v; });
+      typename Lane::I32 bits[kVectors];
+      for (int i = 0; i < kVectors; ++i) bits[i] = size_bits<Lane>(s[i]);
+      if (largest_of<Lane>(bits) >= static_cast<std::uint32_t>(kInf))
+        over_rows([](auto v) { return finite<Lane>(v, Lane::broadcast(0.0f)); });
       for (int i = 0; i < kVectors; ++i) Lane::store(sum + begin + i * Lane::kWidth, s[i]);
     });
   }
 
   static void add(const FloatRows& x, float factor, float* sum) {
-    add_terms(x, sum, [&](auto lane, auto v, std::int64_t) {
-      using Lane = decltype(lane);
-      return finite<Lane>(v, Lane::broadcast(0.0f)) * factor;
-    });
+    add_terms(x, sum, [&](auto, auto v, std::int64_t) { return v * factor; });
   }
 
   static void add_squares(const FloatRows& x, const float* factor, float* sum) {
     add_terms(x, sum, [&](auto lane, auto v, std::int64_t c) {
       using Lane = decltype(lane);
-      const typename Lane::F32 y = Lane::mul(finite<Lane>(v, Lane::broadcast(0.0f)), Lane::load(factor + c));
+      const typename Lane::F32 y = Lane::mul(v, Lane::load(factor + c));
       return y * y;
     });
   }
@@ -302,41 +392,60 @@ struct RowsIn {
     });
   }
 
-  template <class Lane, class Scale>
-  static OCTET_HOST void encode(const float* from, Scale rscale, std::int8_t* to) {
-    const typename Lane::F32 x = Lane::mul(Lane::load(from), rscale);
-    Lane::store(to, Lane::to_s8_i32(Lane::nearest_i32(Lane::min(Lane::max(x, -127.0f), 127.0f))));
+  /// note: the conversion makes its least value of what is too small for it, but of what is too large too;
+  /// the bytes' own clamp is not symmetric.
+  template <class Lane>
+  static OCTET_HOST void encode(typename Lane::F32 x, std::int8_t* to) {
+    const auto bytes = Lane::to_s8_i32(Lane::nearest_i32(Lane::min(x, 127.0f)));
+    if constexpr (Lane::kWidth == 1)
+      *to = bytes < -127 ? std::int8_t{-127} : bytes;
+    else
+      Lane::store(to, simd::apply(simd::MaxI32{}, bytes, simd::spread<typename Lane::S8>(std::int8_t{-127})));
   }
 
-  /// rscale(lane, row, c).
-  template <class Scale>
-  static OCTET_HOST void encode_rows(const FloatRows& x, const Scale& rscale, std::int8_t* out,
+  /// scaled(lane, x, row, c): what the code is nearest to.
+  template <class Scaled>
+  static OCTET_HOST void encode_rows(const FloatRows& x, const Scaled& scaled, std::int8_t* out,
                                      std::int64_t out_stride) {
-    using Wide = VectorLane<32, RowTag>;  // 4 registers of AVX2: one of bytes
+    using Wide = VectorLane<32 < 4 * kWidth ? 4 * kWidth : 32, RowTag>;  // four registers: one of bytes
     for (std::int64_t r = 0; r < x.count; ++r) {
       const float* from = x.row(r);
       std::int8_t* to = out + r * out_stride;
+      const auto put = [&](auto lane, std::int64_t c) {
+        using Lane = decltype(lane);
+        encode<Lane>(scaled(lane, Lane::load(from + c), r, c), to + c);
+      };
       std::int64_t c = 0;
-      for (; c + Wide::kWidth <= x.channels; c += Wide::kWidth)
-        encode<Wide>(from + c, rscale(Wide{}, r, c), to + c);
-      for (; c + kWidth <= x.channels; c += kWidth) encode<L>(from + c, rscale(L{}, r, c), to + c);
-      for (; c < x.channels; ++c) encode<ScalarLane>(from + c, rscale(ScalarLane{}, r, c), to + c);
+      for (; c + Wide::kWidth <= x.channels; c += Wide::kWidth) put(Wide{}, c);
+      for (; c + kWidth <= x.channels; c += kWidth) put(L{}, c);
+      for (; c < x.channels; ++c) put(ScalarLane{}, c);
     }
   }
 
-  static void codes(const FloatRows& x, const float* rscale, std::int8_t* out, std::int64_t out_stride) {
-    encode_rows(
-        x, [&](auto, std::int64_t r, std::int64_t) { return rscale[r]; }, out, out_stride);
+  static void codes(const FloatRows& x, const float* factor, const float* rscale, std::int8_t* out,
+                    std::int64_t out_stride) {
+    if (factor)
+      encode_rows(
+          x,
+          [&](auto lane, auto v, std::int64_t r, std::int64_t c) {
+            using Lane = decltype(lane);
+            return Lane::mul(Lane::mul(v, Lane::load(factor + c)), rscale[r]);
+          },
+          out, out_stride);
+    else
+      encode_rows(
+          x, [&](auto, auto v, std::int64_t r, std::int64_t) { return v * rscale[r]; }, out, out_stride);
   }
   static void codes_by_channel(const FloatRows& x, const float* rscale, std::int8_t* out,
                                std::int64_t out_stride) {
     encode_rows(
-        x, [&](auto lane, std::int64_t, std::int64_t c) { return decltype(lane)::load(rscale + c); }, out,
-        out_stride);
+        x,
+        [&](auto lane, auto v, std::int64_t, std::int64_t c) { return v * decltype(lane)::load(rscale + c); },
+        out, out_stride);
   }
 
-  static constexpr RowKernels kTable{read,  channel_largest, add, add_squares, nearest_scales,
-                                     codes, codes_by_channel};
+  static constexpr RowKernels kTable{read,        row_largest,    channel_largest, add,
+                                     add_squares, nearest_scales, codes,           codes_by_channel};
 };
 
 }  // namespace

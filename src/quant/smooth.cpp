@@ -23,13 +23,12 @@ void token_mean(const TensorView& x, const TokenRange& range, float* mean) {
   TokenRows tokens(x, range);
   constexpr std::int64_t kMostRows = TreeSum::kLeafTokens;
   std::vector<float> numbers(x.dtype == DType::f32 ? 0 : static_cast<std::size_t>(kMostRows * dim));
-  std::uint32_t largest[kMostRows];
   TreeSum sum(dim);
   for (std::int64_t t = 0; t < range.length;) {
     const Rows rows = tokens.at(t, std::min(sum.room(), range.length - t));
     FloatRows floats{static_cast<const float*>(rows.data), rows.stride, rows.count, dim};
     if (x.dtype != DType::f32) {
-      kernels.read(rows, {}, {numbers.data(), dim, dim}, largest);
+      kernels.read(rows, {}, {numbers.data(), dim, dim}, nullptr);
       floats.data = numbers.data(), floats.stride = dim;
     }
     kernels.add(floats, factor, sum.leaf());

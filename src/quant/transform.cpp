@@ -12,9 +12,9 @@ namespace {
 
 /// Rows begin at cache lines.
 constexpr std::int64_t kAlignment = 16;
-/// Of a tile: 512 tokens of 64 channels, the widest key block. It stays in L2 with the rows that it is read
+/// Of a tile: 512 tokens of 128 channels, the widest key block. It stays in L2 with the rows that it is read
 /// from.
-constexpr std::int64_t kTileFloats = 32768;
+constexpr std::int64_t kTileFloats = 65536;
 
 }  // namespace
 
@@ -22,16 +22,18 @@ std::int64_t code_dim(std::int64_t dim, Rotate rotate) {
   return rotate == Rotate::on ? rotated_dim(dim) : dim;
 }
 
-RowReader::RowReader(const TensorView& x, const TokenRange& range, const OperandRecipe& recipe)
+RowReader::RowReader(const TensorView& x, const TokenRange& range, const OperandRecipe& recipe,
+                     const Rotation& rotation)
     : x_(x),
       range_(range),
       recipe_(recipe),
       kernels_(row_kernels()),
       tokens_(x, range),
-      rotation_(x.shape[3], recipe.rotation_seed),
+      rotation_(rotation),
       channels_(code_dim(x.shape[3], recipe.rotate)),
       stride_((channels_ + kAlignment - 1) / kAlignment * kAlignment),
-      capacity_(std::clamp<std::int64_t>(kTileFloats / stride_, 1, std::max<std::int64_t>(range.length, 1))) {
+      capacity_(std::clamp<std::int64_t>(kTileFloats / stride_, 1, std::max<std::int64_t>(range.length, 1))),
+      tokens_have_scales_(recipe.granularity == Granularity::token && has_scales(recipe.format)) {
   Scratch& scratch = thread_scratch();
   scratch.reset();
   tile_ = scratch.take<float>(capacity_ * stride_);
@@ -40,39 +42,65 @@ RowReader::RowReader(const TensorView& x, const TokenRange& range, const Operand
 
 void RowReader::set_shift(const float* shift) {
   shift_.assign(shift, shift + x_.shape[3]);
-  count_ = 0;
+  held_ = Held::nothing;
 }
 
 void RowReader::set_exponents(const std::int32_t* exponent) {
   equaliser_.resize(static_cast<std::size_t>(channels_));
-  for (std::size_t c = 0; c < equaliser_.size(); ++c) equaliser_[c] = std::ldexp(1.0f, -exponent[c]);
-  count_ = 0;
+  for (std::size_t c = 0; c < equaliser_.size(); ++c) equaliser_[c] = power_of_two(-exponent[c]);
+  held_ = Held::nothing;
 }
 
 FloatRows RowReader::look(std::int64_t first, std::int64_t count) {
-  const bool as_it_is =
-      x_.dtype == DType::f32 && recipe_.rotate == Rotate::off && shift_.empty() && equaliser_.empty();
-  if (as_it_is) {
-    const Rows rows = tokens_.at(first, count);
-    return {static_cast<const float*>(rows.data), rows.stride, rows.count, rows.channels};
+  if (is_factored() && equaliser_.empty()) {
+    held_ = Held::nothing;
+    return float_rows(first, count);
   }
   read(first, count);
   return rows();
 }
 
+FloatRows RowReader::float_rows(std::int64_t first, std::int64_t count) {
+  const Rows rows = tokens_.at(first, count);
+  return {static_cast<const float*>(rows.data), rows.stride, rows.count, rows.channels};
+}
+
+void RowReader::read_factored(std::int64_t first, std::int64_t count) {
+  if (holds(first, count, Held::factored)) return;
+  if (is_factored()) {
+    const FloatRows rows = float_rows(first, count);
+    const float* factor = equaliser_.empty() ? nullptr : equaliser_.data();
+    peak_ = kernels_.row_largest(rows, factor, row_peaks());
+    if (peak_ < kInfBits) {
+      first_ = first, count_ = count, held_ = Held::factored, factored_ = {rows, factor};
+      return;
+    }
+  }
+  read(first, count);
+}
+
 void RowReader::read(std::int64_t first, std::int64_t count) {
-  if (first == first_ && count == count_) return;
-  first_ = first, count_ = count;
+  if (holds(first, count, Held::rows)) return;
+  first_ = first, count_ = count, held_ = Held::rows;
   const RowSpace tile{tile_, stride_, channels_};
   const float* equaliser = equaliser_.empty() ? nullptr : equaliser_.data();
   RowSteps steps{shift_.empty() ? nullptr : shift_.data(), equaliser, 0};
   if (recipe_.rotate == Rotate::on) steps.factor = rotation_.factors(), steps.hadamard = rotation_.block();
-  kernels_.read(tokens_.at(first, count), steps, tile, largest_);
+  peak_ = kernels_.read(tokens_.at(first, count), steps, tile, row_peaks());
   if (recipe_.rotate == Rotate::on && equaliser) {
-    kernels_.read({tile_, DType::f32, stride_, count, channels_}, {nullptr, equaliser, 0}, tile, largest_);
+    peak_ = kernels_.read({tile_, DType::f32, stride_, count, channels_}, {nullptr, equaliser, 0}, tile,
+                          row_peaks());
   }
-  for (std::int64_t r = 0; r < count; ++r) {
+  if (peak_ >= kInfBits) confine();
+  factored_ = {rows(), nullptr};
+}
+
+void RowReader::confine() {
+  if (!row_peaks()) kernels_.row_largest(rows(), nullptr, largest_);
+  peak_ = 0;
+  for (std::int64_t r = 0; r < count_; ++r) {
     if (largest_[r] >= kInfBits) confine(r);
+    peak_ = std::max(peak_, largest_[r]);
   }
 }
 
@@ -81,11 +109,11 @@ void RowReader::confine(std::int64_t r) {
   if (is_integer(recipe_.format)) {
     if (bad_.token < 0) note_bad(first_ + r);
     std::fill_n(row, channels_, 0.0f);
-    largest_[r] = 0;
   } else if (recipe_.format == DType::e4m3) {
     for (std::int64_t c = 0; c < channels_; ++c)
       row[c] = is_finite(row[c]) ? row[c] : std::numeric_limits<float>::quiet_NaN();
   }
+  largest_[r] = std::bit_cast<std::uint32_t>(largest_finite(row, channels_));
 }
 
 // Names the input's first bad element; where all are finite, the largest one: it left the range on the way.

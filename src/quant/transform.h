@@ -1,7 +1,9 @@
 // A row on its way to codes: loaded as f32, shifted, rotated, equalised. Quantiser and statistics read rows
 // through this, so both see the same bits.
 #pragma once
+#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "quant/quantize.h"
@@ -25,7 +27,9 @@ std::int64_t code_dim(std::int64_t dim, Rotate rotate);
 /// has one reader at a time.
 class RowReader {
  public:
-  RowReader(const TensorView& x, const TokenRange& range, const OperandRecipe& recipe);
+  /// rotation: of x's channels, for recipes that rotate.
+  RowReader(const TensorView& x, const TokenRange& range, const OperandRecipe& recipe,
+            const Rotation& rotation);
 
   /// What is taken off every token: x.shape[3] floats, found by smooth.h. Without this, nothing is.
   void set_shift(const float* shift);
@@ -40,6 +44,9 @@ class RowReader {
   /// or Inf becomes zeros, and bad() is the first such place. e4m3: Inf becomes NaN, for it has no Inf.
   void read(std::int64_t first, std::int64_t count);
 
+  /// Finds what read() would give as factored(): numbers that are only to be multiplied stay where they are.
+  void read_factored(std::int64_t first, std::int64_t count);
+
   /// The tokens as read() would give them but for NaN and Inf, and without a copy where nothing is done to
   /// them. Valid until the next read() or look().
   FloatRows look(std::int64_t first, std::int64_t count);
@@ -51,13 +58,33 @@ class RowReader {
   /// Of the rows that were read, counted from the first of them.
   FloatRows rows() const { return {tile_, stride_, count_, channels_}; }
   const float* row(std::int64_t r) const { return tile_ + r * stride_; }
-  /// The largest finite |row(r)[c]|.
-  float amax(std::int64_t r) const {
-    return largest_[r] < kInfBits ? std::bit_cast<float>(largest_[r]) : largest_finite(row(r), channels_);
+  struct Factored {
+    FloatRows rows;
+    const float* factor;  ///< [channel]: what they are still to be multiplied by; null: nothing
+  };
+  const Factored& factored() const { return factored_; }
+  /// The largest finite |x| of each row, where tokens have scales of their own, after either read.
+  void copy_amax(float* to) const {
+    std::memcpy(to, largest_, static_cast<std::size_t>(count_) * sizeof(float));
   }
+  /// Of all rows.
+  float peak() const { return std::bit_cast<float>(peak_); }
   const BadElement& bad() const { return bad_; }
 
  private:
+  /// As what the tokens are there that were asked for last.
+  enum class Held { nothing, factored, rows };
+
+  bool holds(std::int64_t first, std::int64_t count, Held at_least) const {
+    return held_ >= at_least && first == first_ && count == count_;
+  }
+  /// Whether tokens are floats that are multiplied at most.
+  bool is_factored() const {
+    return x_.dtype == DType::f32 && recipe_.rotate == Rotate::off && shift_.empty();
+  }
+  FloatRows float_rows(std::int64_t first, std::int64_t count);
+  std::uint32_t* row_peaks() const { return tokens_have_scales_ ? largest_ : nullptr; }
+  void confine();
   void confine(std::int64_t r);
   void note_bad(std::int64_t token);
 
@@ -66,12 +93,16 @@ class RowReader {
   const OperandRecipe& recipe_;
   const RowKernels& kernels_;
   TokenRows tokens_;
-  Rotation rotation_;
+  const Rotation& rotation_;
   std::vector<float> shift_, equaliser_;
   std::int64_t channels_, stride_, capacity_;
-  float* tile_;                         // [capacity][stride]
-  std::uint32_t* largest_;              // [row]: of its values, as bits
-  std::int64_t first_ = 0, count_ = 0;  // of the rows in tile_
+  float* tile_;             // [capacity][stride]
+  std::uint32_t* largest_;  // [row]: of its finite values, as bits
+  bool tokens_have_scales_;
+  Factored factored_{};
+  std::uint32_t peak_ = 0;  // of largest_
+  Held held_ = Held::nothing;
+  std::int64_t first_ = 0, count_ = 0;  // of the rows that are held
   BadElement bad_;
 };
 

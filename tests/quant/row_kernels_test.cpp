@@ -95,7 +95,9 @@ Results run(const RowKernels& kernels, DType dtype, std::int64_t channels, bool 
   }
   std::vector<std::int8_t> codes(static_cast<std::size_t>(kRows * channels));
   const std::vector<float> row_rscale{1, 100, 3e5f, 1e-3f, 40};
-  kernels.codes(floats, row_rscale.data(), codes.data(), channels);
+  kernels.codes(floats, nullptr, row_rscale.data(), codes.data(), channels);
+  results.add(codes);
+  kernels.codes(floats, factor.data(), row_rscale.data(), codes.data(), channels);
   results.add(codes);
   kernels.codes_by_channel(floats, factor.data(), codes.data(), channels);
   results.add(codes);
@@ -139,7 +141,7 @@ TEST(RowKernels, BaselineRotatesAndEncodesAsPlainLoopsDo) {
 
     std::vector<std::int8_t> codes(x.size());
     const float rscale = 20;
-    baseline_row_kernels().codes({x.data(), channels, 1, channels}, &rscale, codes.data(), channels);
+    baseline_row_kernels().codes({x.data(), channels, 1, channels}, nullptr, &rscale, codes.data(), channels);
     for (std::size_t c = 0; c < x.size(); ++c)
       EXPECT_EQ(codes[c], std::nearbyint(std::fmin(std::fmax(x[c] * rscale, -127.0f), 127.0f)));
   }
