@@ -30,13 +30,18 @@ struct IntegerWords {
                         FixedBlock* block) {
     *block = {};
     block->k_largest = 1;
-    const auto* distance = reinterpret_cast<const std::int32_t*>(keys.members);
-    const std::int32_t* multiplier = distance + keys.stride;
-    auto* level = reinterpret_cast<std::uint16_t*>(levels);
-    for (std::int64_t j = 0; j < count; ++j) {
-      const std::int64_t at = j / kRun * kRun + Isa::word_of(j % kRun);
-      level[at] = static_cast<std::uint16_t>(distance[j] + kAbove);
-      mass[at] = static_cast<std::uint16_t>(multiplier[j]);
+    const auto* distance = reinterpret_cast<const std::byte*>(keys.members);
+    const std::byte* multiplier = distance + 4 * keys.stride;
+    auto* masses = reinterpret_cast<std::byte*>(mass);
+    for (std::int64_t j = 0; j < count; j += kRun) {
+      const std::int64_t next = j + kLanes;
+      const auto low = lanes_within<Isa>(-j, count - j), high = lanes_within<Isa>(-next, count - next);
+      const auto words = [&](const std::byte* of, std::int32_t more) {
+        return Isa::pack_words(low ? load<I32>(of + 4 * j) + more : I32{},
+                               high ? load<I32>(of + 4 * next) + more : I32{});
+      };
+      store(levels + 2 * j, words(distance, kAbove));
+      store(masses + 2 * j, words(multiplier, 0));
     }
   }
 

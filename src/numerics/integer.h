@@ -106,6 +106,10 @@ struct IntegerScheme {
   /// V's scales are 2^e * 16 / g with g in 16...31, up to eight octaves below the block's largest
   /// (on_grid()).
   OCTET_HD Key key(const KeyScales<L>& s, const Block& block) const {
+    if constexpr (L::kWidth > 1) {
+      const GridKeys grid = grid_keys(s.v, block);
+      if (grid.on_grid) return grid.keys;
+    }
     Key keys{};
     for (int lane = 0; lane < L::kWidth; ++lane) {
       const OneKey one = one_key(L::get(s.v, lane), block);
@@ -255,6 +259,21 @@ struct IntegerScheme {
     return {static_cast<std::int32_t>(integer::shift_round(octaves_q24, 24 - kUnitBits)),
             static_cast<std::int32_t>(multiplier)};
   }
+  /// What key() makes of scales that are on the grid, all lanes at once.
+  struct GridKeys {
+    Key keys;
+    bool on_grid;
+  };
+  static OCTET_HD GridKeys grid_keys(F32 v_scale, const Block& block);
+  /// log2(g / 16) for g = 16...31, 2^-10 octave.
+  struct Distances {
+    float of[16];
+    constexpr Distances() : of{} {
+      for (int i = 0; i < 16; ++i)
+        of[i] = static_cast<float>(
+            integer::shift_round(integer::log2_q24(16 + i) - (std::int64_t{4} << 24), 24 - kUnitBits));
+    }
+  };
   static constexpr std::int32_t kExponentOfZero = -(1 << 28);  // below every other one
   /// The mantissas of those with this exponent, else 0.
   template <class Exponent>
@@ -263,6 +282,39 @@ struct IntegerScheme {
   }
   static OCTET_HD std::int32_t fold_of(std::int32_t sixteenth);
 };
+
+// A scale 2^e * 16 / g has the mantissa m of 32 / g, but for g = 16, whose mantissa is 1: 32 / m, rounded, is
+// g or 32. Its multiplier is g << k, k = v_exponent - e.
+template <class L>
+OCTET_HD typename IntegerScheme<L>::GridKeys IntegerScheme<L>::grid_keys(F32 v_scale, const Block& block) {
+  constexpr std::int32_t kOctaves = 8, kMost = 31;  // kVLargest = kMost << kOctaves
+  constexpr std::int32_t kOne = kF32Bias << kF32MantissaBits;
+  constexpr Distances kDistances;
+  const I32 bits = L::bits(v_scale);
+  const I32 biased = L::sra_i32(bits, kF32MantissaBits);
+  const I32 mantissa = L::add_i32(bits & ((1 << kF32MantissaBits) - 1), kOne);
+  const I32 near = L::nearest_i32(L::div(32.0f, L::from_bits(mantissa)));
+  const auto is_power = L::equal_i32(near, 32), is_zero = L::equal_i32(bits, 0);
+  const auto is_known =
+      L::equal_i32(L::bits(L::div(32.0f, L::to_f32(near))), L::select_i32(is_power, kOne, mantissa));
+  const auto is_normal = L::less_i32(0, biased) & L::less_i32(biased, 255);
+  const I32 fits = L::select_i32((is_known & is_normal) | is_zero, 0, 1);
+
+  const I32 exponent = L::sub_i32(biased, L::select_i32(is_power, kF32Bias, kF32Bias - 1));
+  const I32 up = L::select_i32(is_zero, kOctaves + 1, L::sub_i32(block.v_exponent, exponent));
+  const auto above = L::less_i32(up, 0), below = L::less_i32(kOctaves, up);
+  const I32 octaves = L::max_i32(L::min_i32(up, kOctaves), 0);
+  const I32 sixteenths = L::select_i32(below, kMost, L::select_i32(above | is_power, kVUnit, near));
+  const I32 fraction = L::nearest_i32(L::gather(kDistances.of, L::sub_i32(sixteenths, kVUnit)));
+  GridKeys grid;
+  grid.on_grid = L::largest_lane_i32(fits) == 0;
+  grid.keys = {L::add_i32(fraction, L::shl_i32(octaves, kUnitBits)),
+               L::shl_i32(sixteenths, as_unsigned(octaves))};
+  // A block of zeros has no largest scale to count from.
+  if (block.v_exponent == kZeroBlock)
+    grid.keys = {L::nearest_i32(L::broadcast(0)), L::nearest_i32(L::broadcast(kVUnit))};
+  return grid;
+}
 
 // c = octaves an accumulator unit, as the product of a row's and a block's mantissa: p * 2^e with 55 bits.
 template <class L>

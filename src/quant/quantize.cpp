@@ -197,10 +197,13 @@ void write_group(const Job& job, RowReader& rows, std::int64_t begin, std::int64
 void token_scales(const Job& job, const RowKernels& kernels, float floor, const std::vector<float>& amax,
                   std::vector<float>& scale, std::vector<float>& rscale) {
   const OperandRecipe& recipe = job.recipe;
-  if (recipe.rule == ScaleRule::nearest) {
-    return kernels.nearest_scales(amax.data(), static_cast<std::int64_t>(amax.size()), floor,
-                                  recipe.largest_code, scale.data(), rscale.data());
-  }
+  const auto count = static_cast<std::int64_t>(amax.size());
+  if (recipe.rule == ScaleRule::nearest)
+    return kernels.nearest_scales(amax.data(), count, floor, recipe.largest_code, scale.data(),
+                                  rscale.data());
+  if (recipe.rule == ScaleRule::sixteenths &&
+      kernels.sixteenth_scales(amax.data(), count, floor, recipe.largest_code, scale.data(), rscale.data()))
+    return;
   for (std::size_t i = 0; i < amax.size(); ++i) {
     const Scale s = group_scale(amax[i], floor, recipe.rule, recipe.largest_code);
     scale[i] = s.scale, rscale[i] = s.rscale;

@@ -53,6 +53,9 @@ struct RowKernels {
   /// group_scale() of each amax by ScaleRule::nearest.
   void (*nearest_scales)(const float* amax, std::int64_t count, float floor, float largest_code, float* scale,
                          float* rscale);
+  /// The same by ScaleRule::sixteenths; false where it cannot: not every such scale is a normal number.
+  bool (*sixteenth_scales)(const float* amax, std::int64_t count, float floor, float largest_code,
+                           float* scale, float* rscale);
   /// s8 codes: x * factor[c] (null: x) * rscale[row], rounded to nearest even and clamped to +-127. No x is
   /// NaN.
   void (*codes)(const FloatRows& x, const float* factor, const float* rscale, std::int8_t* out,

@@ -392,6 +392,54 @@ struct RowsIn {
     });
   }
 
+  /// M g <= R with 24 bits of amax in M, and R / 16 those of the largest code, doubled where its mantissa is
+  /// the smaller one: 29 bits. g is found bit by bit, from 16.
+  static bool sixteenth_scales(const float* amax, std::int64_t count, float floor, float largest_code,
+                               float* scale, float* rscale) {
+    // So that scales, exponents and their reciprocals are normal numbers.
+    constexpr float kLeastAmax = 0x1p-100f, kLeastCode = 2, kMostCode = 0x1p16f;
+    if (!(largest_code >= kLeastCode && largest_code <= kMostCode)) return false;
+    constexpr std::int32_t kMantissa = (1 << kF32MantissaBits) - 1, kTop = 1 << kF32MantissaBits;
+    const std::int32_t code_bits = ScalarLane::bits(largest_code);
+    const std::int32_t code_mantissa = (code_bits & kMantissa) | kTop,
+                       code_exponent = code_bits >> kF32MantissaBits;
+    const float zero_rscale = floor > 0 ? 1 / floor : 0.0f;
+    std::int32_t tiny = 0;
+    each(count, [&](auto lane, std::int64_t c) {
+      using Lane = decltype(lane);
+      using I32 = typename Lane::I32;
+      const typename Lane::F32 a = Lane::load(amax + c);
+      const auto some = Lane::less(0.0f, a), small = Lane::less(a, kLeastAmax);
+      const I32 bits = Lane::bits(a), mantissa = (bits & kMantissa) | kTop;
+      const auto carries = Lane::less_i32(code_mantissa, mantissa);
+      const I32 room = Lane::select_i32(carries, 32 * code_mantissa, 16 * code_mantissa);
+      I32 g = Lane::add_i32(16, 0), product = Lane::shl_i32(mantissa, 4);
+      for (std::int32_t bit = 8; bit != 0; bit /= 2) {
+        const I32 more = Lane::add_i32(product, Lane::mul_i32(mantissa, bit));
+        const auto fits = Lane::less_i32(more, Lane::add_i32(room, 1));
+        product = Lane::select_i32(fits, more, product);
+        g = Lane::select_i32(fits, Lane::add_i32(g, bit), g);
+      }
+      const I32 exponent =
+          Lane::add_i32(Lane::sub_i32(Lane::sra_i32(bits, kF32MantissaBits), code_exponent - kF32Bias),
+                        Lane::select_i32(carries, 1, 0));
+      const typename Lane::F32 power = Lane::from_bits(Lane::shl_i32(exponent, kF32MantissaBits)),
+                               g_f32 = Lane::to_f32(g);
+      const typename Lane::F32 s = Lane::mul(power, Lane::div(16.0f, g_f32)),
+                               r = Lane::div(Lane::mul(g_f32, 0.0625f), power);
+      const typename Lane::F32 least = Lane::broadcast(floor);
+      const auto below = Lane::less(s, floor);
+      Lane::store(scale + c, Lane::select(some, Lane::select(below, least, s), least));
+      Lane::store(rscale + c, Lane::select(some, Lane::select(below, zero_rscale, r), zero_rscale));
+      const I32 bad = Lane::select_i32(some, Lane::select_i32(small, 1, 0), 0);
+      if constexpr (Lane::kWidth == 1)
+        tiny |= bad;
+      else
+        tiny |= simd::largest_lane(bad);
+    });
+    return tiny == 0;
+  }
+
   /// note: the conversion makes its least value of what is too small for it, but of what is too large too;
   /// the bytes' own clamp is not symmetric.
   template <class Lane>
@@ -444,8 +492,9 @@ struct RowsIn {
         out, out_stride);
   }
 
-  static constexpr RowKernels kTable{read,        row_largest,    channel_largest, add,
-                                     add_squares, nearest_scales, codes,           codes_by_channel};
+  static constexpr RowKernels kTable{
+      read,  row_largest,     channel_largest, add, add_squares, nearest_scales, sixteenth_scales,
+      codes, codes_by_channel};
 };
 
 }  // namespace
