@@ -89,6 +89,8 @@ class HeadOperand {
     const bool there = x_.codes.dtype == DType::bf16 && x_.codes.stride[3] == 1;
     return there ? static_cast<const std::uint16_t*>(x_.codes.data) + offset(token) : nullptr;
   }
+  /// Elements from the codes of a token to the next one's.
+  std::int64_t token_stride() const { return x_.codes.stride[2]; }
 
   /// Scale of a token that holds for all its channels; 1 where the operand has no scales.
   float token_scale(std::int64_t token) const { return x_.scales.data ? scale(token, 0) : 1.0f; }

@@ -10,15 +10,24 @@ struct RowSums {
   std::int32_t sum, size;  ///< of the codes and of their absolute values; 0 for floats
 };
 
+/// Codes of tokens, `stride` bytes apart.
+struct CodeRows {
+  const std::byte* data;
+  std::int64_t stride;
+};
+
 struct PackKernels {
   RowSums (*sums)(const std::int8_t* codes, std::int64_t count);
   /// A row as u8 with code + 128.
   void (*to_u8)(const std::int8_t* codes, std::int64_t count, std::uint8_t* out);
-  /// K: rows of `groups` 4-byte groups, as many rows as a vector has lanes, to a vector for each group. Rows
-  /// are readable up to the next multiple of 16 bytes.
-  void (*columns)(const std::byte* rows, std::int64_t stride, std::int64_t groups, std::byte* out);
-  /// V: a group of every channel of four keys.
-  void (*quads)(const std::int8_t* const* keys, std::int64_t channels, std::byte* out);
+  /// K: rows of `groups` 4-byte groups, as many rows as a vector has lanes, to a vector for each group;
+  /// `runs` of such rows, one after another. Each group is written with the bits `flip` changed. Rows are
+  /// readable up to the next multiple of 16 bytes.
+  void (*columns)(const CodeRows& rows, std::int64_t groups, std::uint32_t flip, std::int64_t runs,
+                  std::byte* out);
+  /// V: a group of every channel of four keys, zeros for channels [channels, padded); `runs` of four keys.
+  void (*quads)(const CodeRows& keys, std::int64_t channels, std::int64_t padded, std::int64_t runs,
+                std::byte* out);
   /// bf16 codes of numbers that bf16 holds.
   void (*halves)(const float* numbers, std::int64_t count, std::uint16_t* out);
   /// V in bf16: a group of every channel of two keys.

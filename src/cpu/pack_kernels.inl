@@ -47,12 +47,67 @@ struct PackIn {
     for (std::int64_t c = 0; c < channels; ++c) sums[c] += codes[c];
   }
 
-  static void quads(const std::int8_t* const* keys, std::int64_t channels, std::byte* out) {
-    const std::int8_t *a = keys[0], *b = keys[1], *c = keys[2], *d = keys[3];
-    auto* words = reinterpret_cast<std::uint32_t*>(out);
-    const auto bits = [](std::int8_t code) { return std::uint32_t{static_cast<std::uint8_t>(code)}; };
-    for (std::int64_t i = 0; i < channels; ++i)
-      words[i] = bits(a[i]) | bits(b[i]) << 8 | bits(c[i]) << 16 | bits(d[i]) << 24;
+  /// Elements of a and b in turns, from the lower (kHalf = 0) or upper half of every 16 bytes.
+  template <int kHalf, class V, int... kAt>
+  static OCTET_HOST V interleaved(V a, V b, std::integer_sequence<int, kAt...>) {
+    constexpr int kAll = simd::kLanesOf<V>, kPart = 16 / static_cast<int>(sizeof(simd::Element<V>));
+    return __builtin_shufflevector(
+        a, b, (kAt / kPart * kPart + kHalf * kPart / 2 + kAt % kPart / 2 + kAt % 2 * kAll)...);
+  }
+  template <class To, int kHalf, class V>
+  static OCTET_HOST To interleaved(V a, V b) {
+    return simd::cast<To>(interleaved<kHalf>(a, b, std::make_integer_sequence<int, simd::kLanesOf<V>>{}));
+  }
+
+  /// 16 bytes at kA, kB of a and kC, kD of b (in 64 bytes), or kA of a and kC of b (in 32).
+  template <int kA, int kB, int kC, int kD, class V>
+  static OCTET_HOST V parts_of(V a, V b) {
+    if constexpr (sizeof(V) == 64)
+      return __builtin_shufflevector(a, b, 2 * kA, 2 * kA + 1, 2 * kB, 2 * kB + 1, 2 * kC + 8, 2 * kC + 9,
+                                     2 * kD + 8, 2 * kD + 9);
+    else
+      return __builtin_shufflevector(a, b, 2 * kA, 2 * kA + 1, 2 * kC + 4, 2 * kC + 5);
+  }
+
+  /// The groups of kBytes channels.
+  template <int kBytes>
+  static OCTET_HOST void quads_of(const std::byte* key, std::int64_t stride, std::byte* out) {
+    using U8 = simd::RegisterOf<std::uint8_t, kBytes>;
+    using U16 = simd::RegisterOf<std::uint16_t, kBytes>;
+    using U64 = simd::RegisterOf<std::uint64_t, kBytes>;
+    const U8 a = simd::load<U8>(key), b = simd::load<U8>(key + stride), c = simd::load<U8>(key + 2 * stride),
+             d = simd::load<U8>(key + 3 * stride);
+    const U16 ab_low = interleaved<U16, 0>(a, b), ab_high = interleaved<U16, 1>(a, b),
+              cd_low = interleaved<U16, 0>(c, d), cd_high = interleaved<U16, 1>(c, d);
+    // Of every 16 channels: 0...3, 4...7, 8...11, 12...15.
+    const U64 x = interleaved<U64, 0>(ab_low, cd_low), y = interleaved<U64, 1>(ab_low, cd_low),
+              z = interleaved<U64, 0>(ab_high, cd_high), w = interleaved<U64, 1>(ab_high, cd_high);
+    const auto put = [&](int i, U64 groups) { simd::store(out + i * kBytes, groups); };
+    if constexpr (kBytes == 64) {
+      const U64 xy_low = parts_of<0, 1, 0, 1>(x, y), xy_high = parts_of<2, 3, 2, 3>(x, y),
+                zw_low = parts_of<0, 1, 0, 1>(z, w), zw_high = parts_of<2, 3, 2, 3>(z, w);
+      put(0, parts_of<0, 2, 0, 2>(xy_low, zw_low)), put(1, parts_of<1, 3, 1, 3>(xy_low, zw_low));
+      put(2, parts_of<0, 2, 0, 2>(xy_high, zw_high)), put(3, parts_of<1, 3, 1, 3>(xy_high, zw_high));
+    } else if constexpr (kBytes == 32) {
+      put(0, parts_of<0, 0, 0, 0>(x, y)), put(1, parts_of<0, 0, 0, 0>(z, w));
+      put(2, parts_of<1, 0, 1, 0>(x, y)), put(3, parts_of<1, 0, 1, 0>(z, w));
+    } else {
+      put(0, x), put(1, y), put(2, z), put(3, w);
+    }
+  }
+
+  static void quads(const CodeRows& keys, std::int64_t channels, std::int64_t padded, std::int64_t runs,
+                    std::byte* out) {
+    constexpr int kBytes = 4 * kLanes, kPart = 16;
+    for (std::int64_t run = 0; run < runs; ++run, out += 4 * padded) {
+      const std::byte* key = keys.data + 4 * run * keys.stride;
+      std::int64_t c = 0;
+      for (; c + kBytes <= channels; c += kBytes) quads_of<kBytes>(key + c, keys.stride, out + 4 * c);
+      for (; c + kPart <= channels; c += kPart) quads_of<kPart>(key + c, keys.stride, out + 4 * c);
+      for (; c < padded; ++c)
+        for (std::int64_t k = 0; k < 4; ++k)
+          out[4 * c + k] = c < channels ? key[k * keys.stride + c] : std::byte{0};
+    }
   }
 
   static void halves(const float* numbers, std::int64_t count, std::uint16_t* out) {
@@ -88,19 +143,24 @@ struct PackIn {
       return simd::join(half, simd::join(part(row + 2 * step), part(row + 3 * step)));
   }
 
-  static void columns(const std::byte* rows, std::int64_t stride, std::int64_t groups, std::byte* out) {
+  static void columns(const CodeRows& rows, std::int64_t groups, std::uint32_t flip, std::int64_t runs,
+                      std::byte* out) {
     constexpr int kGroups = 4;  // of a part
-    for (std::int64_t g = 0; g < groups; g += kGroups) {
-      const std::byte* from = rows + 4 * g;
-      const Words a = parts(from, stride), b = parts(from + stride, stride),
-                  c = parts(from + 2 * stride, stride), d = parts(from + 3 * stride, stride);
-      const Words ab_low = turns<1, 0>(a, b), ab_high = turns<1, 1>(a, b), cd_low = turns<1, 0>(c, d),
-                  cd_high = turns<1, 1>(c, d);
-      const Words columns_of[kGroups] = {turns<2, 0>(ab_low, cd_low), turns<2, 1>(ab_low, cd_low),
-                                         turns<2, 0>(ab_high, cd_high), turns<2, 1>(ab_high, cd_high)};
-      for (int i = 0; i < kGroups && g + i < groups; ++i)
-        simd::store(out + (g + i) * static_cast<std::int64_t>(sizeof(Words)), columns_of[i]);
-    }
+    constexpr auto kVector = static_cast<std::int64_t>(sizeof(Words));
+    const std::int64_t stride = rows.stride;
+    const Words flips = simd::fill<Words>(flip);
+    for (std::int64_t run = 0; run < runs; ++run, out += groups * kVector)
+      for (std::int64_t g = 0; g < groups; g += kGroups) {
+        const std::byte* from = rows.data + run * kLanes * stride + 4 * g;
+        const Words a = parts(from, stride), b = parts(from + stride, stride),
+                    c = parts(from + 2 * stride, stride), d = parts(from + 3 * stride, stride);
+        const Words ab_low = turns<1, 0>(a, b), ab_high = turns<1, 1>(a, b), cd_low = turns<1, 0>(c, d),
+                    cd_high = turns<1, 1>(c, d);
+        const Words columns_of[kGroups] = {turns<2, 0>(ab_low, cd_low), turns<2, 1>(ab_low, cd_low),
+                                           turns<2, 0>(ab_high, cd_high), turns<2, 1>(ab_high, cd_high)};
+        for (int i = 0; i < kGroups && g + i < groups; ++i)
+          simd::store(out + (g + i) * kVector, columns_of[i] ^ flips);
+      }
   }
 
   static constexpr PackKernels kTable{sums, to_u8, columns, quads, halves, pairs, add};

@@ -196,20 +196,31 @@ RowSums PackedCall::pack_query(const call::HeadOperand& q, std::int64_t token, s
   return kernels_.sums(codes, q.dim());
 }
 
-// Rows of as many keys as a vector has lanes are turned into columns together. Where the rows begin or end
-// within a vector its keys go one by one, for the others are not ours.
+// Rows of as many keys as a vector has lanes are turned into columns together, from where they are if no row
+// ends within what is read of it. Where the rows begin or end within a vector its keys go one by one, for the
+// others are not ours.
 void PackedCall::put_k(const Rows& rows, std::byte* out) const {
-  constexpr std::int64_t kMostLanes = 16;
+  constexpr std::int64_t kMostLanes = 16, kReadBytes = 16;
+  constexpr std::uint32_t kSigns = 0x80808080;
   const std::int64_t lanes = nest_.packing.lanes, vector_bytes = lanes * 4;
   const std::int64_t stride = round_up(dim_groups_ * 4, kAlignment);
+  const bool is_whole = group_elements(nest_.packing.k) == 4 && rows.k.dim() % kReadBytes == 0;
   alignas(kAlignment) std::byte turned[kMostLanes * kLargestDim * 4];
   for (std::int64_t i = 0; i < rows.count;) {
-    const std::int64_t to = rows.to + i, lane = to % lanes, count = std::min(lanes - lane, rows.count - i);
+    const std::int64_t to = rows.to + i, lane = to % lanes;
+    std::byte* columns = out + to / lanes * dim_groups_ * vector_bytes;
+    const std::int64_t runs = lane == 0 && is_whole ? (rows.count - i) / lanes : 0;
+    if (const std::int8_t* codes = runs > 0 ? rows.k.s8_row(rows.from + i) : nullptr) {
+      kernels_.columns({reinterpret_cast<const std::byte*>(codes), rows.k.token_stride()}, dim_groups_,
+                       nest_.packing.k == Element::u8_bias ? kSigns : 0, runs, columns);
+      i += runs * lanes;
+      continue;
+    }
+    const std::int64_t count = std::min(lanes - lane, rows.count - i);
     for (std::int64_t k = 0; k < count; ++k)
       pack_row(nest_.packing.k, rows.k, rows.from + i + k, turned + k * stride);
-    std::byte* columns = out + to / lanes * dim_groups_ * vector_bytes;
     if (count == lanes) {
-      kernels_.columns(turned, stride, dim_groups_, columns);
+      kernels_.columns({turned, stride}, dim_groups_, 0, 1, columns);
     } else {
       for (std::int64_t k = 0; k < count; ++k)
         for (std::int64_t g = 0; g < dim_groups_; ++g)
@@ -219,27 +230,36 @@ void PackedCall::put_k(const Rows& rows, std::byte* out) const {
   }
 }
 
-// Groups of keys, all channels of a group together; groups that are not all ours, key by key.
+// Groups of keys, all channels of a group together, from where they are if they lie one after the other;
+// groups that are not all ours, key by key.
 void PackedCall::put_v_codes(const Rows& rows, std::byte* out, std::int32_t* sums) const {
   constexpr std::int64_t kGroup = 4;
   const std::int64_t dim = rows.v.dim();
   std::int8_t room[kGroup][kLargestDim];
-  const std::int8_t* keys[kGroup];
   for (std::int64_t i = 0; i < rows.count;) {
     const std::int64_t to = rows.to + i, first = to % kGroup,
                        count = std::min(kGroup - first, rows.count - i);
-    for (std::int64_t k = 0; k < count; ++k) {
-      keys[k] = codes_of(rows.v, rows.from + i + k, room[k]);
-      if (nest_.packing.p_bias) add_to_sums(keys[k], dim, to + k, sums);
-    }
     std::byte* at = out + to / kGroup * dim_v_ * 4;
+    const std::int64_t runs = first == 0 ? (rows.count - i) / kGroup : 0;
+    if (const std::int8_t* codes = runs > 0 ? rows.v.s8_row(rows.from + i) : nullptr) {
+      const std::int64_t stride = rows.v.token_stride(), keys = runs * kGroup;
+      kernels_.quads({reinterpret_cast<const std::byte*>(codes), stride}, dim, dim_v_, runs, at);
+      for (std::int64_t k = 0; nest_.packing.p_bias && k < keys; ++k)
+        add_to_sums(codes + k * stride, dim, to + k, sums);
+      i += keys;
+      continue;
+    }
+    for (std::int64_t k = 0; k < count; ++k) {
+      const std::int8_t* key = codes_of(rows.v, rows.from + i + k, room[k]);
+      if (key != room[k]) std::memcpy(room[k], key, static_cast<std::size_t>(dim));
+      if (nest_.packing.p_bias) add_to_sums(room[k], dim, to + k, sums);
+    }
     if (count == kGroup) {
-      kernels_.quads(keys, dim, at);
-      std::memset(at + dim * 4, 0, static_cast<std::size_t>(dim_v_ - dim) * 4);
+      kernels_.quads({reinterpret_cast<const std::byte*>(room), kLargestDim}, dim, dim_v_, 1, at);
     } else {
       for (std::int64_t k = 0; k < count; ++k)
         for (std::int64_t c = 0; c < dim_v_; ++c)
-          at[c * 4 + first + k] = static_cast<std::byte>(c < dim ? keys[k][c] : 0);
+          at[c * 4 + first + k] = static_cast<std::byte>(c < dim ? room[k][c] : 0);
     }
     i += count;
   }

@@ -213,11 +213,13 @@ void token_scales(const Job& job, const RowKernels& kernels, float floor, const 
 // Scales and codes where each token has a scale of its own. Tokens of a key block go together where its
 // largest scale is their floor, else as many as stay in the first-level cache from amax to codes.
 void encode_tokens(const Job& job, Unit& unit) {
-  constexpr std::int64_t kRows = 32;
+  constexpr std::int64_t kFloats =
+      2048;  // a quarter of the first-level cache, which the input passes through
   const OperandRecipe& recipe = job.recipe;
   RowReader& rows = unit.rows;
   const std::int64_t length = rows.range().length;
-  const std::int64_t step = recipe.block_floor_octaves > 0 ? recipe.block : kRows;
+  const std::int64_t step =
+      recipe.block_floor_octaves > 0 ? recipe.block : std::max<std::int64_t>(kFloats / rows.channels(), 1);
   float head_floor = 0;
   std::vector<float> one(1), amax, scale, rscale;
   if (recipe.head_floor_octaves > 0) {

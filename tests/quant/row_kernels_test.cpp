@@ -3,10 +3,13 @@
 // set.
 #include "quant/row_kernels.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <random>
 
+#include "base/bits.h"
 #include "base/isa.h"
 #include "numerics/formats.h"
 #include "quant/rotate.h"
@@ -16,7 +19,7 @@
 namespace octet::quant::testing {
 namespace {
 
-constexpr std::int64_t kRows = 5;
+constexpr std::int64_t kRows = 19;  // more than are rotated at a time
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<float> numbers(std::int64_t count, unsigned seed) {
@@ -58,8 +61,13 @@ Results run(const RowKernels& kernels, DType dtype, std::int64_t channels, bool 
   std::vector<std::uint32_t> largest(kRows);
   const auto read = [&](const RowSteps& steps, std::int64_t out_channels) {
     std::vector<float> out(static_cast<std::size_t>(kRows * out_channels));
-    kernels.read(rows, steps, {out.data(), out_channels, out_channels}, largest.data());
+    const std::uint32_t all =
+        kernels.read(rows, steps, {out.data(), out_channels, out_channels}, largest.data());
     results.add(out);
+    const std::uint32_t most = *std::max_element(largest.begin(), largest.end());
+    EXPECT_EQ(all, most);
+    EXPECT_EQ(kernels.read(rows, steps, {out.data(), out_channels, out_channels}, nullptr), most);
+    EXPECT_GE(most, with_nan ? kF32Inf : 0u);
     if (!with_nan) results.add(largest);
   };
   read({}, channels);
@@ -70,8 +78,15 @@ Results run(const RowKernels& kernels, DType dtype, std::int64_t channels, bool 
   read({shift.data(), rotation.factors(), rotation.block()}, wide);
 
   const FloatRows floats{x.data(), channels, kRows, channels};
+  for (const float* factors : {static_cast<const float*>(nullptr), factor.data()}) {
+    const std::uint32_t all = kernels.row_largest(floats, factors, largest.data());
+    EXPECT_EQ(all, *std::max_element(largest.begin(), largest.end()));
+    EXPECT_EQ(kernels.row_largest(floats, factors, nullptr), all);
+    EXPECT_EQ(all >= kF32Inf, with_nan);
+    if (!with_nan) results.add(largest);
+  }
   std::vector<std::uint32_t> peaks(static_cast<std::size_t>(channels));
-  EXPECT_EQ(kernels.channel_largest(floats, peaks.data()) >= 0x7f800000u, with_nan);
+  EXPECT_EQ(kernels.channel_largest(floats, peaks.data()) >= kF32Inf, with_nan);
   results.add(peaks);
   std::vector<float> sum(static_cast<std::size_t>(channels), -0.0f), squares = sum;
   kernels.add(floats, 0.125f, sum.data());
@@ -84,17 +99,26 @@ Results run(const RowKernels& kernels, DType dtype, std::int64_t channels, bool 
   for (float& a : amax) a = std::fabs(a);
   amax[0] = 0;
   for (const float floor : {0.0f, 0.01f}) {
+    const auto expect_scales = [&](ScaleRule rule, float largest_code) {
+      results.add(scale);
+      results.add(rscale);
+      for (std::size_t i = 0; i < amax.size(); ++i) {
+        const Scale expected = group_scale(amax[i], floor, rule, largest_code);
+        EXPECT_EQ(scale[i], expected.scale);
+        EXPECT_EQ(rscale[i], expected.rscale);
+      }
+    };
     kernels.nearest_scales(amax.data(), channels, floor, 127, scale.data(), rscale.data());
-    results.add(scale);
-    results.add(rscale);
-    for (std::size_t i = 0; i < amax.size(); ++i) {
-      const Scale expected = group_scale(amax[i], floor, ScaleRule::nearest, 127);
-      EXPECT_EQ(scale[i], expected.scale);
-      EXPECT_EQ(rscale[i], expected.rscale);
+    expect_scales(ScaleRule::nearest, 127);
+    for (const float largest_code : {127.0f, 7.0f, 127.5f, 448.0f, 64.0f}) {
+      EXPECT_TRUE(
+          kernels.sixteenth_scales(amax.data(), channels, floor, largest_code, scale.data(), rscale.data()));
+      expect_scales(ScaleRule::sixteenths, largest_code);
     }
   }
   std::vector<std::int8_t> codes(static_cast<std::size_t>(kRows * channels));
-  const std::vector<float> row_rscale{1, 100, 3e5f, 1e-3f, 40};
+  std::vector<float> row_rscale{1, 100, 3e5f, 1e-3f, 40, 1e30f};
+  row_rscale.resize(kRows, 2);
   kernels.codes(floats, nullptr, row_rscale.data(), codes.data(), channels);
   results.add(codes);
   kernels.codes(floats, factor.data(), row_rscale.data(), codes.data(), channels);
@@ -122,6 +146,30 @@ TEST(RowKernels, Avx2GivesTheBitsOfTheBaseline) {
 TEST(RowKernels, Avx512GivesTheBitsOfTheBaseline) {
   if (!refusal(Isa::avx512_vnni).empty()) GTEST_SKIP() << refusal(Isa::avx512_vnni);
   expect_baseline(avx512_row_kernels());
+}
+
+TEST(RowKernels, SixteenthScalesAreThoseOfPlainNumbers) {
+  // Around every g, at the ends of the range, and what the lanes leave to plain numbers.
+  std::vector<float> amax{0, 0x1p-100f, std::numeric_limits<float>::max()};
+  for (int g = 16; g <= 32; ++g)
+    for (const float octave : {1.0f, 0x1p-90f, 0x1p90f}) {
+      const float at = octave * 127 * 16 / static_cast<float>(g);
+      amax.insert(amax.end(), {std::nextafter(at, 0.0f), at, std::nextafter(at, INFINITY)});
+    }
+  const auto count = static_cast<std::int64_t>(amax.size());
+  std::vector<float> scale(amax.size()), rscale(amax.size());
+  const RowKernels& kernels = row_kernels();
+  for (const float floor : {0.0f, 3.0f}) {
+    ASSERT_TRUE(kernels.sixteenth_scales(amax.data(), count, floor, 127, scale.data(), rscale.data()));
+    for (std::size_t i = 0; i < amax.size(); ++i) {
+      const Scale expected = group_scale(amax[i], floor, ScaleRule::sixteenths, 127);
+      EXPECT_EQ(scale[i], expected.scale) << amax[i];
+      EXPECT_EQ(rscale[i], expected.rscale) << amax[i];
+    }
+  }
+  amax.back() = 0x1p-101f;
+  EXPECT_FALSE(kernels.sixteenth_scales(amax.data(), count, 0, 127, scale.data(), rscale.data()));
+  EXPECT_FALSE(kernels.sixteenth_scales(amax.data(), count, 0, 1, scale.data(), rscale.data()));
 }
 
 TEST(RowKernels, BaselineRotatesAndEncodesAsPlainLoopsDo) {
