@@ -4,28 +4,17 @@
 // Isa: Words (a lane of 2 kLanes words), keys_of_words() (the key of a run of 2 kLanes that each word is of),
 // pack_words() (two vectors of keys to words in that order), level_words(), largest_words(), add_mass(),
 // store_word_codes(), weight() (fixed16::weight).
+#pragma once
 #include <cstdint>
 
 #include "cpu/bias.inl"
 #include "cpu/kernel.h"
 #include "cpu/reduce.inl"
+#include "cpu/visit.inl"
 #include "numerics/fixed16.h"
 
 namespace octet::cpu {
 namespace {
-
-/// Which words of a run of keys that begins at `at` lie in keys [first, last).
-template <class Isa>
-struct WordRange {
-  static auto in_range(std::int64_t first, std::int64_t last, std::int64_t at) {
-    constexpr std::int64_t kRun = 2 * Isa::kLanes;
-    const auto key = Isa::keys_of_words();
-    const auto clamp = [](std::int64_t x) {
-      return static_cast<std::int16_t>(x < -1 ? -1 : x > kRun ? kRun : x);
-    };
-    return (key >= clamp(first - at)) & (key < clamp(last - at));
-  }
-};
 
 template <class S, class Isa>
 struct FixedSoftmax {
@@ -37,6 +26,7 @@ struct FixedSoftmax {
   using Mantissa = typename S::FixedMantissa;
   static constexpr std::int64_t kRun = 2 * Isa::kLanes;  ///< keys of a vector of words
   static constexpr std::int64_t kChunk = 2 * kRun;       ///< keys whose codes are stored together
+  static constexpr std::int64_t kPBytes = kPBytesOf<S, Isa>;
 
   /// Constants of a key block of `count` keys. Keys beyond, of whose scales there are any numbers to the next
   /// run, have level 0 and no mass.
@@ -78,27 +68,28 @@ struct FixedSoftmax {
         Isa::level_words(sums + 4 * j, factor, level + j, words + 2 * j);
   }
 
-  /// The largest visible one.
+  /// The largest visible ones, in lanes.
   template <class Visible>
-  static std::int32_t largest(const std::byte* words, std::int64_t first, std::int64_t last,
-                              std::int64_t count, const Visible& visible) {
+  static I32 largest(const std::byte* words, const KeySpan& seen, std::int64_t count,
+                     const Visible& visible) {
     using Words = typename Isa::SignedWords;
     Words most = Isa::least_words();
     std::int64_t j = 0;
-    if (first <= 0)
-      for (; j + kRun <= last; j += kRun) most = Isa::largest_words(most, load<Words>(words + 2 * j));
+    if (seen.first <= 0)
+      for (; j + kRun <= seen.last; j += kRun) most = Isa::largest_words(most, load<Words>(words + 2 * j));
     for (; j < count; j += kRun)
       most = Isa::largest_words(most, visible(j) ? load<Words>(words + 2 * j) : Isa::least_words());
-    return Isa::largest_word(most);
+    constexpr int kWord = 16;
+    const I32 pairs = reinterpret_cast<I32>(most), low = (pairs << kWord) >> kWord, high = pairs >> kWord;
+    return Larger{}(low, high);
   }
 
-  /// Codes of P from the words; returns the sum of w r.
+  /// Codes of P from the words; returns the sum of w r, in lanes.
   template <class Visible>
-  static float weigh(const std::byte* words, std::int32_t peak, const std::uint16_t* mass, std::int64_t first,
-                     std::int64_t last, std::int64_t count, const Visible& visible, std::byte* p,
-                     std::int64_t p_bytes) {
+  static F32 weigh(const std::byte* words, std::int32_t peak, const std::uint16_t* mass, const KeySpan& seen,
+                   std::int64_t count, const Visible& visible, std::byte* p) {
     const auto reference = simd::fill<U16>(static_cast<std::uint16_t>(peak));
-    typename L::F32 total{};
+    F32 total{};
     std::int64_t j = 0;
     const auto step = [&](I32 sum, std::int64_t at, const auto& see) {
       const U16 low = see(Isa::template weight<Mantissa>(reference - load<U16>(words + 2 * at)), at);
@@ -106,19 +97,19 @@ struct FixedSoftmax {
           see(Isa::template weight<Mantissa>(reference - load<U16>(words + 2 * (at + kRun))), at + kRun);
       sum = Isa::add_mass(sum, low, load<U16>(reinterpret_cast<const std::byte*>(mass + at)));
       sum = Isa::add_mass(sum, high, load<U16>(reinterpret_cast<const std::byte*>(mass + at + kRun)));
-      Isa::store_word_codes(p + at * p_bytes, W::mulhrs_u16(low, 255), W::mulhrs_u16(high, 255));
+      Isa::store_word_codes(p + at * kPBytes, W::mulhrs_u16(low, 255), W::mulhrs_u16(high, 255));
       return sum;
     };
     const auto all = [](U16 w, std::int64_t) { return w; };
     const auto some = [&](U16 w, std::int64_t at) { return visible(at) ? w : U16{}; };
     static_assert(fixed16::kPairsPerSum * kRun == 2 * kChunk);
-    if (first <= 0) {
-      for (; j + 2 * kChunk <= last; j += 2 * kChunk)
+    if (seen.first <= 0) {
+      for (; j + 2 * kChunk <= seen.last; j += 2 * kChunk)
         total += L::to_f32(step(step(I32{}, j, all), j + kChunk, all));
-      if (j + kChunk <= last) total += L::to_f32(step(I32{}, j, all)), j += kChunk;
+      if (j + kChunk <= seen.last) total += L::to_f32(step(I32{}, j, all)), j += kChunk;
     }
     for (; j < count; j += kChunk) total += L::to_f32(step(I32{}, j, some));
-    return reduced(total, Plus{});
+    return total;
   }
 
  private:

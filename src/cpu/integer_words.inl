@@ -3,10 +3,13 @@
 //
 // Isa: besides what fixed.inl asks for, word_of() (where key i of a run lies among its words) and
 // least_word().
+#pragma once
 #include <cstdint>
 
+#include "cpu/bias.inl"
 #include "cpu/kernel.h"
 #include "cpu/reduce.inl"
+#include "cpu/visit.inl"
 #include "numerics/integer.h"
 
 namespace octet::cpu {
@@ -22,6 +25,7 @@ struct IntegerWords {
   static constexpr std::int64_t kLanes = Isa::kLanes;
   static constexpr std::int64_t kRun = 2 * kLanes;  ///< keys of a vector of words
   static constexpr std::int64_t kChunk = 2 * kRun;  ///< keys whose codes are stored together
+  static constexpr std::int64_t kPBytes = kPBytesOf<S, Isa>;
   /// Distances are stored that much higher: what is subtracted from them is then never negative, for a
   /// reference lies less than a unit of its grid above the nearest key.
   static constexpr std::int32_t kAbove = 1 << S::kGridBits;
@@ -77,24 +81,25 @@ struct IntegerWords {
     }
   }
 
-  /// The least z of a visible key.
+  /// The least z of the visible keys, in lanes.
   template <class Visible>
-  static std::int32_t nearest(const std::byte* words, std::int64_t first, std::int64_t last,
-                              std::int64_t count, const Visible& visible) {
+  static I32 nearest(const std::byte* words, const KeySpan& seen, std::int64_t count,
+                     const Visible& visible) {
     const U16 farthest = simd::fill<U16>(65535);
     U16 least = farthest;
     std::int64_t j = 0;
-    if (first <= 0)
-      for (; j + kRun <= last; j += kRun) least = W::min_u16(least, load<U16>(words + 2 * j));
+    if (seen.first <= 0)
+      for (; j + kRun <= seen.last; j += kRun) least = W::min_u16(least, load<U16>(words + 2 * j));
     for (; j < count; j += kRun) least = W::min_u16(least, visible(j) ? load<U16>(words + 2 * j) : farthest);
-    return Isa::least_word(least) - kAbove;
+    constexpr std::int32_t kWord = 16, kLowWord = 0xffff;
+    const I32 pairs = reinterpret_cast<I32>(least);
+    return Smaller{}(pairs & kLowWord, (pairs >> kWord) & kLowWord) - kAbove;
   }
 
   /// Codes of P from the words; returns the sum of w g. origin: the score of weight 1.
   template <class Visible>
   static std::int64_t weigh(const std::byte* words, std::int32_t origin, const std::uint16_t* multiplier,
-                            std::int64_t first, std::int64_t last, std::int64_t count, const Visible& visible,
-                            std::byte* p, std::int64_t p_bytes) {
+                            const KeySpan& seen, std::int64_t count, const Visible& visible, std::byte* p) {
     const auto above = simd::fill<U16>(static_cast<std::uint16_t>(kAbove - origin));
     Wide64 total{};
     const auto step = [&](I32 sum, std::int64_t at, const auto& see) {
@@ -102,16 +107,17 @@ struct IntegerWords {
       const U16 high = see(Wide::exp2_u16(W::subs_u16(load<U16>(words + 2 * (at + kRun)), above)), at + kRun);
       sum = Isa::add_mass(sum, low, load<U16>(reinterpret_cast<const std::byte*>(multiplier + at)));
       sum = Isa::add_mass(sum, high, load<U16>(reinterpret_cast<const std::byte*>(multiplier + at + kRun)));
-      Isa::store_word_codes(p + at * p_bytes, W::mulhrs_u16(low, 255), W::mulhrs_u16(high, 255));
+      Isa::store_word_codes(p + at * kPBytes, W::mulhrs_u16(low, 255), W::mulhrs_u16(high, 255));
       return sum;
     };
     const auto all = [](U16 w, std::int64_t) { return w; };
     const auto some = [&](U16 w, std::int64_t at) { return visible(at) ? w : U16{}; };
     constexpr std::int64_t kChunks = S::kMassTerms / 4;  // a lane's sum of two pairs a chunk stays below 2^32
     std::int64_t j = 0;
-    while (first <= 0 && j + kChunk <= last) {
+    while (seen.first <= 0 && j + kChunk <= seen.last) {
       I32 sum{};
-      for (std::int64_t n = 0; n < kChunks && j + kChunk <= last; ++n, j += kChunk) sum = step(sum, j, all);
+      for (std::int64_t n = 0; n < kChunks && j + kChunk <= seen.last; ++n, j += kChunk)
+        sum = step(sum, j, all);
       total = add(total, sum);
     }
     for (; j < count; j += kChunk) total = add(total, step(I32{}, j, some));

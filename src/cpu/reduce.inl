@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "lanes/native.h"
 
@@ -35,6 +36,33 @@ auto reduced(V lanes, const Op& op) {
     return op(lanes[0], lanes[1]);
   else
     return reduced(op(simd::low_half(lanes), simd::high_half(lanes)), op);
+}
+
+/// Lane i of a where i lacks the bit kStride, else lane i - kStride of b, both moved on by kFrom lanes.
+template <int kStride, int kFrom, class V, int... kLane>
+V crossed(V a, V b, std::integer_sequence<int, kLane...>) {
+  constexpr int kLanes = sizeof...(kLane);
+  return __builtin_shufflevector(a, b,
+                                 ((kLane & kStride) ? kLanes + kLane - kStride + kFrom : kLane + kFrom)...);
+}
+
+/// All lanes of each of kRows vectors by one operation, row r's in lane r; lanes beyond the rows have any
+/// number. Neighbours first: as many vectors are left after each stage as there are pairs of rows.
+template <int kRows, int kStride = 1, class V, class Op>
+V rows_reduced(const V* rows, const Op& op) {
+  constexpr int kLanes = simd::kLanesOf<V>, kLeft = (kRows + 1) / 2;
+  static_assert(kRows * kStride < 2 * kLanes, "a lane a row");
+  constexpr auto kAll = std::make_integer_sequence<int, kLanes>{};
+  V left[kLeft];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLeft; ++i) {
+    const V a = rows[2 * i], b = rows[2 * i + 1 < kRows ? 2 * i + 1 : 2 * i];
+    left[i] = op(crossed<kStride, 0>(a, b, kAll), crossed<kStride, kStride>(a, b, kAll));
+  }
+  if constexpr (2 * kStride == kLanes)
+    return left[0];
+  else
+    return rows_reduced<kLeft, 2 * kStride>(left, op);
 }
 
 /// The largest of 16 signed words: phminposuw finds the least unsigned one of their complements.

@@ -31,6 +31,18 @@ struct TileWords {
   std::int64_t out_row;
 };
 
+/// What the sums of a tile become instead of being stored: out = out * decay + sum * factor, in f32, the last
+/// two with one rounding.
+struct TileFold {
+  const float *decay, *factor;  ///< [row]
+  std::byte* out;               ///< row r and column c at out + r * out_row + c * vector bytes
+  std::int64_t out_row;
+};
+
+/// Computes so many columns of the tile as it can do whole tiles of, all of its rows, into the outputs;
+/// returns how many.
+using MultiplyAndFold = std::int64_t (*)(const Tile& tile, const TileFold& fold, std::int64_t columns);
+
 /// Computes so many columns of the tile as words, all of its rows, as it can do whole tiles of; returns how
 /// many.
 using MultiplyToWords = std::int64_t (*)(const Tile& tile, const TileWords& words, std::int64_t columns);

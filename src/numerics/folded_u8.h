@@ -38,6 +38,9 @@ struct FoldedU8 : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s
   using Merge = Online<L>;
   /// The scheme's 16-bit form (fixed16.h), for kernels that have words in lanes.
   using FixedMantissa = typename Exponential::Mantissa;
+  /// Where the channel's scale is 1, fold() is out * decay + pv * factor: a kernel may do it where it has the
+  /// sums, with one rounding less.
+  static constexpr bool kPlainFold = true;
 
   static OCTET_HD FoldedU8 prepare(const Prepare& p) { return {{p.softmax_scale * kLog2E}}; }
   OCTET_HD Step step(const State& state, Score peak, const View&) const {

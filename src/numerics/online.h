@@ -33,8 +33,10 @@ struct Online {
   /// P against the key block's own maximum: the block's sums are folded in with the factor 2^(block maximum -
   /// running maximum). One of decay and factor is 1.
   static OCTET_HD Step against_block_maximum(const State& state, F32 peak) {
-    const F32 reference = L::max(state.reference, peak);
-    return {peak, reference, exp2_poly(state.reference - reference), exp2_poly(peak - reference)};
+    const F32 ahead = state.reference - peak, lower = exp2_poly(L::min(ahead, -ahead));
+    const auto rises = ahead < 0.0f;
+    return {peak, L::max(state.reference, peak), L::select(rises, lower, L::broadcast(1)),
+            L::select(rises, L::broadcast(1), lower)};
   }
 
   static OCTET_HD State absorb(const State& state, const Step& step, F32 block_sum) {

@@ -8,6 +8,33 @@
 namespace octet::cpu {
 namespace {
 
+constexpr double kOneUnit = 1.0054299011128028;  ///< 2^(1 / 128): constexpr has no exp2
+
+/// 2^16 2^(-f / 128) for f = 2 i and 2 i + 1 together: what lies between the two.
+struct Mantissas {
+  alignas(64) std::uint16_t of[64] = {};
+
+  constexpr Mantissas() {
+    double power = 65536;
+    for (int i = 0; i < 64; ++i) {
+      const double next = power / kOneUnit;
+      of[i] = static_cast<std::uint16_t>((power + next) / 2 + 0.5);
+      power = next / kOneUnit;
+    }
+  }
+  /// The largest relative error of an entry.
+  constexpr double error() const {
+    double power = 65536, largest = 0;
+    for (int f = 0; f < 128; ++f, power /= kOneUnit) {
+      const double error = of[f / 2] / power - 1;
+      largest = error > largest ? error : -error > largest ? -error : largest;
+    }
+    return largest;
+  }
+};
+constexpr Mantissas kMantissas;
+static_assert(kMantissas.error() < 0.0031, "what the error bound counts: ref/bound_terms.cpp");
+
 struct Isa512 {
   struct Tag {};
   using Lane = VectorLane<16, Tag>;
@@ -50,6 +77,7 @@ struct Isa512 {
     _mm512_storeu_si512(words, _mm512_packs_epi32(_mm512_cvtps_epi32(low), _mm512_cvtps_epi32(high)));
   }
   static constexpr MultiplyToWords kToWords = avx512::multiply_s8_u8_to_words;
+  static constexpr MultiplyAndFold kAndFold = avx512::multiply_u8_s8_and_fold;
   /// Two vectors of sums as words, saturated to 0...65535.
   static Words::U16 pack_words(Lane::I32 low, Lane::I32 high) {
     return reinterpret_cast<Words::U16>(
@@ -82,9 +110,18 @@ struct Isa512 {
     return reinterpret_cast<SignedWords>(
         _mm512_max_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
   }
+  /// fixed16::weight(), the accurate mantissa from a table.
   template <class Mantissa>
   static Words::U16 weight(Words::U16 z) {
-    return fixed16::weight<Mantissa, Words>(z);
+    if constexpr (std::is_same_v<Mantissa, fixed16::AccurateMantissa>) {
+      const __m512i zs = reinterpret_cast<__m512i>(z);
+      const __m512i mantissa = _mm512_permutex2var_epi16(
+          _mm512_load_si512(kMantissas.of), _mm512_srli_epi16(zs, 1), _mm512_load_si512(kMantissas.of + 32));
+      const __m512i shifted = _mm512_srlv_epi16(mantissa, _mm512_srli_epi16(zs, fixed16::kUnitBits));
+      return reinterpret_cast<Words::U16>(_mm512_avg_epu16(shifted, _mm512_setzero_si512()));
+    } else {
+      return fixed16::weight<Mantissa, Words>(z);
+    }
   }
   static std::int32_t largest_word(SignedWords words) {
     const __m512i all = reinterpret_cast<__m512i>(words);

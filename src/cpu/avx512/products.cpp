@@ -16,46 +16,136 @@ OCTET_TILE_6X4(tile_s8_u8, OCTET_UNSIGNED_B)
 OCTET_TILE_6X4(tile_u8_s8, OCTET_UNSIGNED_A)
 OCTET_TILE_6X4(tile_f32, OCTET_FMA)
 
-// One row's sums to words; SCALE(column, sum) multiplies by the keys' scales or does nothing. The levels of
-// the four columns are in zmm24...27, where their operands were.
-#define OCTET_LEVEL(COLUMN, SUM) \
-  "vfmadd213ps %%zmm" COLUMN ", %%zmm28, %%zmm" SUM "\n\tvcvtps2dq %%zmm" SUM ", %%zmm" SUM "\n\t"
-#define OCTET_TO_WORDS(SCALE, FACTOR, S0, S1, S2, S3)                                                   \
-  "vbroadcastss " FACTOR ", %%zmm28\n\tvcvtdq2ps %%zmm" S0 ", %%zmm" S0 "\n\tvcvtdq2ps %%zmm" S1        \
-  ", %%zmm" S1 "\n\tvcvtdq2ps %%zmm" S2 ", %%zmm" S2 "\n\tvcvtdq2ps %%zmm" S3 ", %%zmm" S3              \
-  "\n\t" SCALE("", S0) SCALE("64", S1) SCALE("128", S2) SCALE("192", S3) OCTET_LEVEL("24", S0)          \
-      OCTET_LEVEL("25", S1) OCTET_LEVEL("26", S2)                                                       \
-          OCTET_LEVEL("27", S3) "vpackssdw %%zmm" S1 ", %%zmm" S0 ", %%zmm" S0 "\n\tvpackssdw %%zmm" S3 \
-                                ", %%zmm" S2 ", %%zmm" S2 "\n\tvmovdqu64 %%zmm" S0                      \
-                                ", (%[out])\n\tvmovdqu64 %%zmm" S2                                      \
-                                ", 64(%[out])\n\tadd %[out_row], %[out]\n\t"
+// Q K^T that ends in words goes two columns at a time, in two sets of 12 sums by turns: while one set is
+// multiplied, the other becomes words, a row beside each of the first six steps. The words of a row are one
+// vector: 32 keys. One set after another would leave the multipliers idle for a quarter of the time at a head
+// dim of 64.
+constexpr int kWovenSteps = 6;  ///< of a set, at least: one for each row of words
+
+// One row of a step: its group in every lane, times two columns.
+#define OCTET_PAIR_ROW(ADDRESS, S0, S1) \
+  "vpbroadcastd " ADDRESS ", %%zmm28\n\t" OCTET_UNSIGNED_B("24", S0) OCTET_UNSIGNED_B("25", S1)
+// A step of the sums S0...S11, row by row; W0...W5 go between its rows.
+#define OCTET_PAIR_STEP(S0, S1, S2, S3, S4, S5, S6, S7, S8, S9, S10, S11, W0, W1, W2, W3, W4, W5) \
+  "vmovdqu64 (%[b]), %%zmm24\n\t"                                                                 \
+  "vmovdqu64 (%[b],%[column]), %%zmm25\n\t" OCTET_PAIR_ROW("(%[a])", S0, S1)                      \
+      W0 OCTET_PAIR_ROW("(%[a],%[row])", S2, S3)                                                  \
+  W1 OCTET_PAIR_ROW("(%[a],%[row],2)", S4, S5)                                                    \
+  W2 OCTET_PAIR_ROW("(%[a3])", S6, S7)                                                            \
+  W3 OCTET_PAIR_ROW("(%[a3],%[row])", S8, S9)                                                     \
+  W4 OCTET_PAIR_ROW("(%[a3],%[row],2)", S10, S11) W5                                              \
+      "add %[step], %[b]\n\tadd $4, %[a]\n\t"                                                     \
+      "add $4, %[a3]\n\t"
+// Row ROW's sums of the other set to words. SCALE(offset, sum) multiplies by the keys' scales or does
+// nothing; the levels of the two columns are in zmm26 and zmm27.
+#define OCTET_CONVERT(S0, S1) "vcvtdq2ps %%zmm" S0 ", %%zmm" S0 "\n\tvcvtdq2ps %%zmm" S1 ", %%zmm" S1 "\n\t"
+#define OCTET_LEVEL(ROW, LEVEL, SUM) \
+  "vfmadd132ps 4*" ROW "(%[factor])%{1to16%}, %%zmm" LEVEL ", %%zmm" SUM "\n\t"
+#define OCTET_ROUND(S0, S1) "vcvtps2dq %%zmm" S0 ", %%zmm" S0 "\n\tvcvtps2dq %%zmm" S1 ", %%zmm" S1 "\n\t"
+#define OCTET_STORE_WORDS(S0, S1)                                         \
+  "vpackssdw %%zmm" S1 ", %%zmm" S0 ", %%zmm" S0 "\n\tvmovdqu64 %%zmm" S0 \
+  ", (%[out])\n\tadd %[out_row]"                                          \
+  ", %[out]\n\t"
+#define OCTET_WOVEN_STEP(SCALE, ROW, E0, E1, ...)                                             \
+  OCTET_PAIR_STEP(__VA_ARGS__, OCTET_CONVERT(E0, E1), SCALE("0", E0) SCALE("64", E1),         \
+                  OCTET_LEVEL(ROW, "26", E0) OCTET_LEVEL(ROW, "27", E1), OCTET_ROUND(E0, E1), \
+                  OCTET_STORE_WORDS(E0, E1), "")
+#define OCTET_ROW_OF_WORDS(SCALE, ROW, E0, E1)                                                             \
+  OCTET_CONVERT(E0, E1)                                                                                    \
+  SCALE("0", E0) SCALE("64", E1) OCTET_LEVEL(ROW, "26", E0) OCTET_LEVEL(ROW, "27", E1) OCTET_ROUND(E0, E1) \
+      OCTET_STORE_WORDS(E0, E1)
 #define OCTET_NO_SCALE(OFFSET, SUM)
 #define OCTET_SCALE(OFFSET, SUM) "vmulps " OFFSET "(%[scale]), %%zmm" SUM ", %%zmm" SUM "\n\t"
 
-#define OCTET_TILE_TO_WORDS_6X4(NAME, MUL, SCALE)                                                              \
-  __attribute__((noinline)) void NAME(const Tile& t, const TileWords& w) {                                     \
-    const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row, *b = t.b;                                               \
-    std::byte* out = w.out;                                                                                    \
-    std::int64_t steps = t.steps;                                                                              \
-    asm volatile(                                                                                            \
-        OCTET_SUMS_6X4(MUL)                                                                                  \
-        "vmovups (%[level]), %%zmm24\n\tvmovups 64(%[level]), %%zmm25\n\t"                                  \
-        "vmovups 128(%[level]), %%zmm26\n\tvmovups 192(%[level]), %%zmm27\n\t"                              \
-        OCTET_TO_WORDS(SCALE, "(%[factor])", "0", "1", "2", "3")                                             \
-        OCTET_TO_WORDS(SCALE, "4(%[factor])", "4", "5", "6", "7")                                            \
-        OCTET_TO_WORDS(SCALE, "8(%[factor])", "8", "9", "10", "11")                                          \
-        OCTET_TO_WORDS(SCALE, "12(%[factor])", "12", "13", "14", "15")                                       \
-        OCTET_TO_WORDS(SCALE, "16(%[factor])", "16", "17", "18", "19")                                       \
-        OCTET_TO_WORDS(SCALE, "20(%[factor])", "20", "21", "22", "23")                                       \
-        : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [steps] "+r"(steps), [out] "+r"(out)                      \
-        : [row] "r"(t.a_row), [column] "r"(t.b_column), [column3] "r"(3 * t.b_column), [step] "r"(t.b_step), \
-          [out_row] "r"(w.out_row), [start] "r"(t.start), [level] "r"(w.level), [factor] "r"(w.factor),      \
-          [scale] "r"(w.scale)                                                                               \
-        : OCTET_VECTORS); \
+#define OCTET_SET_A "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"
+#define OCTET_SET_B "12", "13", "14", "15", "16", "17", "18", "19", "20", "21", "22", "23"
+#define OCTET_START_PAIR(OFFSET, S0, S1) \
+  "vpbroadcastd " OFFSET "(%[from]), %%zmm" S0 "\n\tvmovdqa64 %%zmm" S0 ", %%zmm" S1 "\n\t"
+#define OCTET_START_12(S0, S1, S2, S3, S4, S5, S6, S7, S8, S9, S10, S11)                          \
+  "mov %[start], %[from]\n\t" OCTET_START_PAIR("0", S0, S1) OCTET_START_PAIR("4", S2, S3)         \
+      OCTET_START_PAIR("8", S4, S5) OCTET_START_PAIR("12", S6, S7) OCTET_START_PAIR("16", S8, S9) \
+          OCTET_START_PAIR("20", S10, S11)
+#define OCTET_START_SET(...) OCTET_START_12(__VA_ARGS__)
+#define OCTET_LEVELS "vmovups (%[level]), %%zmm26\n\tvmovups 64(%[level]), %%zmm27\n\t"
+// On to the next two columns: the pointers of the sums, and of the words that were made.
+#define OCTET_NEXT_PAIR "add %[b_next], %[b]\n\tsub %[a_back], %[a]\n\tsub %[a_back], %[a3]\n\t"
+#define OCTET_NEXT_WORDS(NEXT_SCALE) "add $128, %[level]\n\tsub %[out_back], %[out]\n\t" NEXT_SCALE
+#define OCTET_NEXT_SCALE "add $128, %[scale]\n\t"
+// The steps of one set of sums beside the words of the other.
+#define OCTET_WOVEN_6(SCALE, E0, E1, E2, E3, E4, E5, E6, E7, E8, E9, E10, E11, ...)                       \
+  OCTET_LEVELS OCTET_WOVEN_STEP(SCALE, "0", E0, E1, __VA_ARGS__)                                          \
+      OCTET_WOVEN_STEP(SCALE, "1", E2, E3, __VA_ARGS__) OCTET_WOVEN_STEP(SCALE, "2", E4, E5, __VA_ARGS__) \
+          OCTET_WOVEN_STEP(SCALE, "3", E6, E7, __VA_ARGS__)                                               \
+              OCTET_WOVEN_STEP(SCALE, "4", E8, E9, __VA_ARGS__)                                           \
+                  OCTET_WOVEN_STEP(SCALE, "5", E10, E11, __VA_ARGS__)
+#define OCTET_WOVEN(...) OCTET_WOVEN_6(__VA_ARGS__)
+#define OCTET_REST(LABEL, ...)                                                                           \
+  "mov %[rest], %[from]\n\ttest %[from], %[from]\n\tjz 2" LABEL "f\n\t.p2align 5\n1" LABEL               \
+  ":\n\t" OCTET_PAIR_STEP(__VA_ARGS__, "", "", "", "", "", "") "dec %[from]\n\tjnz 1" LABEL "b\n2" LABEL \
+                                                               ":\n\t"
+#define OCTET_REST_OF(...) OCTET_REST(__VA_ARGS__)
+#define OCTET_LAST_6(SCALE, E0, E1, E2, E3, E4, E5, E6, E7, E8, E9, E10, E11)                \
+  OCTET_LEVELS OCTET_ROW_OF_WORDS(SCALE, "0", E0, E1) OCTET_ROW_OF_WORDS(SCALE, "1", E2, E3) \
+      OCTET_ROW_OF_WORDS(SCALE, "2", E4, E5) OCTET_ROW_OF_WORDS(SCALE, "3", E6, E7)          \
+          OCTET_ROW_OF_WORDS(SCALE, "4", E8, E9) OCTET_ROW_OF_WORDS(SCALE, "5", E10, E11)
+#define OCTET_LAST(...) OCTET_LAST_6(__VA_ARGS__)
+
+// `fours` times four columns. The first set finds nothing in the other: its words go where those of the first
+// columns will, and are overwritten by them.
+#define OCTET_TO_WORDS(NAME, SCALE, NEXT_SCALE)                                                             \
+  __attribute__((noinline)) void NAME(const Tile& t, const TileWords& w, std::int64_t fours) {              \
+    const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row, *b = t.b;                                            \
+    std::byte* out = w.out;                                                                                 \
+    const float *level = w.level, *scale = w.scale;                                                         \
+    const std::int64_t a_back = 4 * t.steps, b_next = 2 * t.b_column - t.steps * t.b_step,                  \
+                       out_back = kRows * w.out_row - kVector, out_all = kRows * w.out_row,                 \
+                       rest = t.steps - kWovenSteps;                                                        \
+    std::int64_t from;                                                                                      \
+    asm volatile(                                                                                           \
+        OCTET_START_SET(OCTET_SET_A) OCTET_WOVEN(SCALE, OCTET_SET_B, OCTET_SET_A) OCTET_REST_OF(            \
+            "0", OCTET_SET_A) "sub %[out_all], %[out]\n\t" OCTET_NEXT_PAIR                                  \
+                              "jmp 7f\n"                                                                    \
+                              "6:\n\t" OCTET_START_SET(OCTET_SET_A) OCTET_WOVEN(                            \
+                                  SCALE, OCTET_SET_B, OCTET_SET_A) OCTET_REST_OF("3", OCTET_SET_A)          \
+                                  OCTET_NEXT_PAIR OCTET_NEXT_WORDS(NEXT_SCALE) "7:\n\t" OCTET_START_SET(    \
+                                      OCTET_SET_B) OCTET_WOVEN(SCALE, OCTET_SET_A, OCTET_SET_B)             \
+                                      OCTET_REST_OF("4", OCTET_SET_B) OCTET_NEXT_PAIR OCTET_NEXT_WORDS(     \
+                                          NEXT_SCALE) "decq %[fours]\n\tjnz 6b\n\t" OCTET_LAST(SCALE,       \
+                                                                                               OCTET_SET_B) \
+        : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [out] "+r"(out), [level] "+r"(level),                    \
+          [scale] "+r"(scale), [from] "=&r"(from), [fours] "+m"(fours)                                      \
+        : [row] "r"(t.a_row), [column] "r"(t.b_column), [factor] "r"(w.factor), [out_row] "r"(w.out_row),   \
+          [step] "m"(t.b_step), [start] "m"(t.start), [rest] "m"(rest), [a_back] "m"(a_back),               \
+          [b_next] "m"(b_next), [out_back] "m"(out_back), [out_all] "m"(out_all)                            \
+        : OCTET_VECTORS);                                                                                   \
   }
 
-OCTET_TILE_TO_WORDS_6X4(tile_to_words, OCTET_UNSIGNED_B, OCTET_NO_SCALE)
-OCTET_TILE_TO_WORDS_6X4(tile_to_scaled_words, OCTET_UNSIGNED_B, OCTET_SCALE)
+OCTET_TO_WORDS(tiles_to_words, OCTET_NO_SCALE, "")
+OCTET_TO_WORDS(tiles_to_scaled_words, OCTET_SCALE, OCTET_NEXT_SCALE)
+
+// One row's sums of P V into the row's outputs.
+#define OCTET_FOLD_COLUMN(OFFSET, ROW, SUM)                                                               \
+  "vcvtdq2ps %%zmm" SUM ", %%zmm" SUM "\n\tvmulps 4*" ROW "(%[factor])%{1to16%}, %%zmm" SUM ", %%zmm" SUM \
+  "\n\tvfmadd231ps " OFFSET "(%[out]), %%zmm28, %%zmm" SUM "\n\tvmovups %%zmm" SUM ", " OFFSET            \
+  "(%[out])\n\t"
+#define OCTET_FOLD(ROW, S0, S1, S2, S3)                                           \
+  "vbroadcastss 4*" ROW "(%[decay]), %%zmm28\n\t" OCTET_FOLD_COLUMN("0", ROW, S0) \
+      OCTET_FOLD_COLUMN("64", ROW, S1) OCTET_FOLD_COLUMN("128", ROW, S2)          \
+          OCTET_FOLD_COLUMN("192", ROW, S3) "add %[out_row], %[out]\n\t"
+
+__attribute__((noinline)) void tile_and_fold(const Tile& t, const TileFold& f) {
+  const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row, *b = t.b;
+  std::byte* out = f.out;
+  std::int64_t steps = t.steps;
+  asm volatile(
+      OCTET_SUMS_6X4(OCTET_UNSIGNED_A) OCTET_FOLD("0", "0", "1", "2", "3") OCTET_FOLD("1", "4", "5", "6", "7")
+          OCTET_FOLD("2", "8", "9", "10", "11") OCTET_FOLD("3", "12", "13", "14", "15")
+              OCTET_FOLD("4", "16", "17", "18", "19") OCTET_FOLD("5", "20", "21", "22", "23")
+      : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [steps] "+r"(steps), [out] "+r"(out)
+      : [row] "r"(t.a_row), [column] "r"(t.b_column), [column3] "r"(3 * t.b_column), [step] "r"(t.b_step),
+        [out_row] "r"(f.out_row), [start] "r"(t.start), [decay] "r"(f.decay), [factor] "r"(f.factor)
+      : OCTET_VECTORS);
+}
 
 /// How a group of `a` in every lane meets a column of `b`.
 struct UnsignedB {
@@ -74,15 +164,19 @@ struct FusedF32 {
 }  // namespace
 
 void multiply_s8_u8(const Tile& t, std::int64_t columns) { all<UnsignedB>(tile_s8_u8, t, columns); }
-std::int64_t multiply_s8_u8_to_words(const Tile& tile, const TileWords& words, std::int64_t columns) {
-  constexpr std::int64_t kKeys = kColumns * kVector / 4;
+std::int64_t multiply_s8_u8_to_words(const Tile& t, const TileWords& words, std::int64_t columns) {
+  const std::int64_t fours = columns / kColumns;
+  if (fours == 0 || t.steps < kWovenSteps) return 0;
+  (words.scale ? tiles_to_scaled_words : tiles_to_words)(t, words, fours);
+  return fours * kColumns;
+}
+std::int64_t multiply_u8_s8_and_fold(const Tile& tile, const TileFold& fold, std::int64_t columns) {
   Tile t = tile;
-  TileWords w = words;
+  TileFold f = fold;
   std::int64_t done = 0;
   for (; done + kColumns <= columns; done += kColumns, t = after(t, kColumns)) {
-    (w.scale ? tile_to_scaled_words : tile_to_words)(t, w);
-    w.level += kKeys, w.out += 2 * kKeys;
-    if (w.scale) w.scale += kKeys;
+    tile_and_fold(t, f);
+    f.out += kColumns * kVector;
   }
   return done;
 }

@@ -6,8 +6,6 @@
 namespace octet::cpu {
 namespace {
 
-constexpr double kOneUnit = 1.0054299011128028;  ///< 2^(1 / 128): constexpr has no exp2
-
 /// By how much the straight lines between powers of two lie above 2^f, in units of a half-precision number's
 /// mantissa, where f is in [i, i + 1) / 64: at the middle of the two units of 2^-7 octave that share an
 /// entry. One more at f = 0: the weight of the peak, 2^15, must fit a signed word.

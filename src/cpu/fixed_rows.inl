@@ -1,0 +1,122 @@
+// The softmax in words of a group of rows (fixed.inl has a row's), for schemes that have a 16-bit form; part
+// of attend.inl's nest.
+#pragma once
+#include <cstdint>
+
+#include "cpu/fixed.inl"
+#include "cpu/visit.inl"
+#include "cpu/word_rows.inl"
+#include "numerics/fixed16.h"
+
+namespace octet::cpu {
+namespace {
+
+template <class S, class Isa>
+class FixedRows : public WordRows<S, Isa> {
+  using Base = WordRows<S, Isa>;
+  using L = typename Isa::Lane;
+  using F32 = typename L::F32;
+  using I32 = typename L::I32;
+  using Acc = typename S::Acc;
+  using Group = RowGroup<S, Isa>;
+  using ThisVisit = Visit<S, Isa>;
+  using Fixed = FixedSoftmax<S, Isa>;
+  using Base::bias_, Base::call_, Base::memory_, Base::scheme_;
+  static constexpr std::int64_t kLanes = Isa::kLanes, kRows = Isa::kRows;
+
+ public:
+  explicit FixedRows(const NestContext<S, Isa>& nest) : Base(nest) {}
+
+  /// Whether every score of the group in this block lies in the range of the form.
+  bool fits(const Group& group, const ThisVisit& visit) const {
+    const FixedBlock& block = constants(visit);
+    const float limit = bias_.any() ? fixed16::kBiasedReach : fixed16::kReach;
+    return block.k_largest > 0 && group.reach * block.k_largest < limit && bias_.ordinary();
+  }
+
+  /// What the tiles of Q K^T need to end in words, from key visit.low on, where no row has a bias. factor:
+  /// room for kRows.
+  TileWords tile_words(const Group& group, const ThisVisit& visit, float* factor) const {
+    for (std::int64_t r = 0; r < kRows; ++r) factor[r] = word_factor(group, visit, r);
+    return {factor, word_scales(visit, visit.low), level(visit, 0, visit.low, visit.low), memory_.words,
+            memory_.words_row};
+  }
+
+  /// Sums, but for those that are words already, to codes of P, their mass into the group's state; true: all
+  /// of them fit. Each stage takes all rows before the next begins: a row's own stages wait for each other.
+  bool softmax(Group& group, ThisVisit& visit) const {
+    make_words(group, visit);
+    const std::int64_t count = this->count(visit);
+    I32 largest[kRows] = {};
+    for (std::int64_t r = 0; r < visit.live; ++r) {
+      const KeySpan seen = this->seen(visit, r);
+      if (visit.seen >> r & 1) largest[r] = Fixed::largest(this->words(r), seen, count, this->visible(seen));
+    }
+    const I32 peaks = rows_reduced<kRows>(largest, Larger{});
+    alignas(64) std::int32_t peak[kLanes];
+    __builtin_memcpy(peak, &peaks, sizeof peak);
+
+    F32 sums[kRows];
+    const std::uint16_t* mass = call_.head.fixed.mass + visit.block.begin + this->first_key(visit);
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      sums[r] = F32{};
+      if (!(visit.seen >> r & 1)) continue;
+      const KeySpan seen = this->seen(visit, r);
+      sums[r] = Fixed::weigh(this->words(r), peak[r], mass, seen, count, this->visible(seen),
+                             this->codes(visit, r));
+    }
+    clear_unseen(memory_, visit, this->first_key(visit));
+
+    const FixedBlock& block = constants(visit);
+    F32 octaves = L::to_f32(peaks) * (1 / fixed16::kUnits) + block.reference;
+    if (bias_.any()) octaves += bias_octaves(visit);
+    visit.step[0] =
+        scheme_.step(group.state[0], octaves, scheme_.view(group.row[0], visit.block.constants, Acc{}));
+    absorb_lanes(scheme_, group, visit, block.mass_unit * rows_reduced<kRows>(sums, Plus{}));
+    return true;
+  }
+
+ private:
+  const FixedBlock& constants(const ThisVisit& visit) const {
+    return call_.head.fixed.blocks[visit.block.index];
+  }
+
+  void make_words(const Group& group, const ThisVisit& visit) const {
+    const std::int64_t at = this->first_key(visit) + visit.words_made, end = this->end_key(visit);
+    for (std::int64_t r = 0; r < visit.live && at < end; ++r)
+      if (visit.seen >> r & 1)
+        Fixed::score(memory_.score + r * memory_.score_row + 4 * at, word_scales(visit, at),
+                     word_factor(group, visit, r), level(visit, r, at, end), end - at,
+                     this->words(r) + 2 * visit.words_made);
+  }
+
+  /// Units of a word in a unit of row r's sums, K's scale in it where the block's keys share one; else the
+  /// scales are word_scales().
+  float word_factor(const Group& group, const ThisVisit& visit, std::int64_t r) const {
+    const float one_k = constants(visit).k_one_scale;
+    return lane_of<L>(group.row[0].octaves, r) * fixed16::kUnits * (one_k > 0 ? one_k : 1.0f);
+  }
+  const float* word_scales(const ThisVisit& visit, std::int64_t at) const {
+    return constants(visit).k_one_scale > 0 ? nullptr : call_.head.keys + visit.block.begin + at;
+  }
+
+  /// Levels of a row's keys: the block's, and where there is a bias how far the key's lies below the row's
+  /// largest, which bounds the words whatever is added to the scores.
+  const float* level(const ThisVisit& visit, std::int64_t r, std::int64_t begin, std::int64_t high) const {
+    const float* level = reinterpret_cast<const float*>(call_.head.fixed.level) + visit.block.begin + begin;
+    if (!bias_.any()) return level;
+    bias_.add_below_largest(r, {begin, high}, kLog2E * fixed16::kUnits, level, memory_.level);
+    return memory_.level;
+  }
+
+  /// What words were counted from: each row's largest bias.
+  F32 bias_octaves(const ThisVisit& visit) const {
+    alignas(64) float largest[kLanes] = {};
+    for (std::int64_t r = 0; r < visit.live; ++r)
+      if (visit.seen >> r & 1) largest[r] = bias_.largest(r) * kLog2E;
+    return L::load(largest);
+  }
+};
+
+}  // namespace
+}  // namespace octet::cpu

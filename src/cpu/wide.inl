@@ -1,0 +1,250 @@
+// The softmax of a group of rows in 32-bit lanes, which every scheme has; part of attend.inl's nest.
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+#include "cpu/visit.inl"
+
+namespace octet::cpu {
+namespace {
+
+template <class S, class Isa>
+class WideSoftmax {
+  using L = typename Isa::Lane;
+  using F32 = typename L::F32;
+  using I32 = typename L::I32;
+  using Acc = typename S::Acc;
+  using Score = typename S::Score;
+  using Key = typename S::Key;
+  using Step = typename S::Step;
+  using View = typename S::View;
+  using Group = RowGroup<S, Isa>;
+  using ThisVisit = Visit<S, Isa>;
+  static constexpr std::int64_t kLanes = Isa::kLanes, kPBytes = kPBytesOf<S, Isa>;
+  static constexpr bool kRowLanes = S::kRowLanes;
+  /// Whether the weights of rows without a bias are the instruction set's own, within what the scheme allows.
+  static constexpr bool kApproximates = requires {
+    S::kWeightError;
+    typename Isa::Approximate;
+  };
+
+ public:
+  explicit WideSoftmax(const NestContext<S, Isa>& nest)
+      : call_(nest.call), scheme_(nest.scheme), bias_(nest.bias), memory_(nest.memory) {}
+
+  /// Sums to codes of P, their mass into the group's state.
+  void softmax(Group& group, ThisVisit& visit) const {
+    score(group, visit);
+    weigh(group, visit);
+  }
+
+  /// The largest sum that each row sees; room for as many rows as lanes.
+  template <class Number>
+  void largest_sums(const ThisVisit& visit, Number* largest) const {
+    Acc lanes[Isa::kRows];
+    for (std::int64_t r = 0; r < Isa::kRows; ++r)
+      lanes[r] = visit.seen >> r & 1 ? largest_lanes(visit, r) : Acc{};
+    const Acc rows = rows_reduced<Isa::kRows>(lanes, Larger{});
+    __builtin_memcpy(largest, &rows, sizeof rows);
+  }
+
+ private:
+  /// Sums to scores, and what the weights of each row are counted from.
+  void score(const Group& group, ThisVisit& visit) const {
+    View views[Group::kSets];
+    alignas(64) Element1<Score> peak[kLanes] = {};
+    [[maybe_unused]] Element1<Acc> largest[kLanes] = {};
+    if constexpr (kRowLanes) views[0] = scheme_.view(group.row[0], visit.block.constants, Acc{});
+    if constexpr (S::kUsesRowPeak) largest_sums(visit, largest);
+    for (std::int64_t r = 0; r < visit.live; ++r) {
+      if (!(visit.seen >> r & 1)) continue;
+      const RowKeys<Isa> keys = bias_.keys(r, visit.keys[r]);
+      if constexpr (kRowLanes) {
+        peak[r] = score_row(visit, r, row_of<L>(views[0], r), keys);
+      } else {
+        views[r] = scheme_.view(group.row[r], visit.block.constants, largest[r]);
+        peak[r] = score_row(visit, r, views[r], keys);
+        visit.step[r] = scheme_.step(group.state[r], peak[r], views[r]);
+      }
+    }
+    if constexpr (kRowLanes) {
+      Score lanes;
+      __builtin_memcpy(&lanes, peak, sizeof lanes);
+      visit.step[0] = scheme_.step(group.state[0], lanes, views[0]);
+    }
+  }
+
+  /// Scores to codes of P, and their mass into the group's state.
+  void weigh(Group& group, const ThisVisit& visit) const {
+    alignas(64) float mass[kLanes] = {};
+    for (std::int64_t r = 0; r < visit.live; ++r) {
+      if (!(visit.seen >> r & 1)) continue;
+      const RowKeys<Isa> keys = bias_.keys(r, visit.keys[r]);
+      if constexpr (kRowLanes) {
+        mass[r] = weigh_row(visit, r, row_of<L>(visit.step[0], r), keys);
+      } else {
+        const auto sum = weigh_row(visit, r, visit.step[r], keys) + padding(visit, visit.step[r]);
+        group.state[r] = scheme_.absorb(group.state[r], visit.step[r], sum);
+      }
+    }
+    clear_unseen(memory_, visit, visit.low);
+    if constexpr (kRowLanes) {
+      F32 lanes;
+      __builtin_memcpy(&lanes, mass, sizeof lanes);
+      absorb_lanes(scheme_, group, visit, lanes);
+    }
+  }
+
+  Acc largest_lanes(const ThisVisit& visit, std::int64_t r) const {
+    const std::byte* row = memory_.score + r * memory_.score_row;
+    const RowKeys<Isa> keys = bias_.keys(r, visit.keys[r]);
+    Acc most = lowest<Acc>();
+    for_keys(
+        keys, visit,
+        [&](std::int64_t at) {
+          const Acc acc = load<Acc>(row + 4 * at);
+          most = acc > most ? acc : most;
+        },
+        [&](std::int64_t at) {
+          const Acc acc = load<Acc>(row + 4 * at);
+          most = (keys.visible(at) & (acc > most)) ? acc : most;
+        });
+    return most;
+  }
+
+  /// A number a lane, of whatever type the lanes have.
+  template <class V>
+  using Element1 = std::conditional_t<std::is_same_v<V, F32>, float, std::int32_t>;
+
+  template <class T>
+  static T lowest() {
+    if constexpr (__is_same(T, F32))
+      return L::broadcast(kMinusInfinity);
+    else
+      return T{} - 2147483647 - 1;
+  }
+
+  /// The mass of the keys that the sequence's last block lacks, for a scheme that counts them.
+  auto padding(const ThisVisit& visit, const Step& step) const {
+    const auto missing = static_cast<std::int32_t>(call_.prepare.key_block - visit.block.keys());
+    if constexpr (requires { scheme_.padding_mass(step); })
+      return scheme_.padding_mass(step) * missing;
+    else
+      return 0;
+  }
+
+  /// Calls plain(at) for the vectors of the visit's keys that a row sees wholly, masked(at) for others; for
+  /// all of them where its bias hides any key.
+  template <class Plain, class Masked>
+  static void for_keys(const RowKeys<Isa>& keys, const ThisVisit& visit, const Plain& plain,
+                       const Masked& masked) {
+    const std::int64_t high = visit.high;
+    std::int64_t full = round_up(keys.span.first, kLanes), past = keys.span.last / kLanes * kLanes;
+    if (keys.hides || past <= full) full = past = high;
+    std::int64_t at = visit.low;
+    for (; at < full; at += kLanes) masked(at);
+    for (; at < past; at += kLanes) plain(at);
+    for (; at < high; at += kLanes) masked(at);
+  }
+
+  /// Replaces the row's sums by scores; returns the largest visible one.
+  Element1<Score> score_row(const ThisVisit& visit, std::int64_t r, const View& view,
+                            const RowKeys<Isa>& keys) const {
+    if constexpr (kApproximates)
+      if (!keys.bias) return Isa::Approximate::largest(sums_of(visit, r, keys)) * scheme_.octaves;
+    std::byte* row = memory_.score + r * memory_.score_row;
+    const auto no_bias = scheme_.bias(F32{});
+    const std::int64_t begin = visit.block.begin;
+    Score most = lowest<Score>();
+    for_keys(
+        keys, visit,
+        [&](std::int64_t at) {
+          const auto bias = keys.bias ? scheme_.bias(keys.bias_at(at)) : no_bias;
+          const Score score = scheme_.score(load<Acc>(row + 4 * at), view, key(begin + at), bias);
+          most = score > most ? score : most;
+          store(row + 4 * at, score);
+        },
+        [&](std::int64_t at) {
+          const I32 mask = keys.visible(at);
+          const F32 bias = mask ? keys.bias_at(at) : F32{};
+          const Score score =
+              scheme_.score(load<Acc>(row + 4 * at), view, key(begin + at), scheme_.bias(bias));
+          most = (mask & (score > most)) ? score : most;
+          store(row + 4 * at, score);
+        });
+    return reduced(most, Larger{});
+  }
+
+  /// A row's sums for Isa::Approximate.
+  auto sums_of(const ThisVisit& visit, std::int64_t r, const RowKeys<Isa>& keys) const {
+    return
+        typename Isa::Approximate::Row{reinterpret_cast<const float*>(memory_.score + r * memory_.score_row),
+                                       keys.span, visit.low, visit.high};
+  }
+
+  /// Replaces the row's scores by codes of P; returns the mass that the row sum gains.
+  auto weigh_row(const ThisVisit& visit, std::int64_t r, const Step& step, const RowKeys<Isa>& keys) const {
+    using Weight = decltype(scheme_.weight(Score{}, step));
+    using Mass = decltype(scheme_.mass(Weight{}, scheme_.code(Weight{}), Key{}));
+    const std::byte* row = memory_.score + r * memory_.score_row;
+    std::byte* p = memory_.p + r * memory_.p_row;
+    if constexpr (kApproximates) {
+      static_assert(Isa::Approximate::kError <= S::kWeightError,
+                    "the error bound counts what the scheme says");
+      if (!keys.bias)
+        return Isa::Approximate::weigh(sums_of(visit, r, keys), scheme_.octaves, step.origin[0], p);
+    }
+    const std::int64_t begin = visit.block.begin;
+    constexpr bool kWide = __is_same(typename S::Sum, std::int64_t);
+    MassSum<Mass, kWide> sum;
+    for_keys(
+        keys, visit,
+        [&](std::int64_t at) {
+          const auto weight = scheme_.weight(load<Score>(row + 4 * at), step);
+          const auto code = scheme_.code(weight);
+          sum.add(scheme_.mass(weight, code, key(begin + at)));
+          store_code<S, Isa>(p + kPBytes * at, code);
+        },
+        [&](std::int64_t at) {
+          const I32 mask = keys.visible(at);
+          Score score = load<Score>(row + 4 * at);
+          // A hidden key may score above the largest visible one, and a table has no entry for that.
+          if constexpr (std::is_same_v<Score, F32>) score = mask ? score : lowest<Score>();
+          const auto weight = scheme_.weight(score, step);
+          const auto code = scheme_.code(weight);
+          const Mass mass = scheme_.mass(weight, code, key(begin + at));
+          sum.add(mask ? mass : Mass{});
+          store_code<S, Isa>(p + kPBytes * at, mask ? code : decltype(code){});
+        });
+    return sum.total();
+  }
+
+  /// Lanes of mass; 32-bit integers whose sum may not fit are widened.
+  template <class Mass, bool kWide>
+  struct MassSum {
+    Mass lanes{};
+    void add(Mass mass) { lanes += mass; }
+    auto total() const { return reduced(lanes, Plus{}); }
+  };
+  template <class Mass>
+  struct MassSum<Mass, true> {
+    typename L::I64 lanes{};
+    void add(Mass mass) { lanes += L::widen(mass); }
+    std::int64_t total() const {
+      std::int64_t part[kLanes], sum = 0;
+      __builtin_memcpy(part, &lanes, sizeof part);
+      for (std::int64_t x : part) sum += x;
+      return sum;
+    }
+  };
+
+  Key key(std::int64_t at) const { return lanes_at<L, Key>(call_.head.keys, call_.head.key_stride, at); }
+
+  const RowsCall& call_;
+  const S& scheme_;
+  const GroupBias<Isa>& bias_;
+  const GroupMemory& memory_;
+};
+
+}  // namespace
+}  // namespace octet::cpu
