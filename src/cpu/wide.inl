@@ -34,6 +34,9 @@ class WideSoftmax {
 
   /// Sums to codes of P, their mass into the group's state.
   void softmax(Group& group, ThisVisit& visit) const {
+    if constexpr (kApproximates) {
+      if (!bias_.any()) return approximate(group, visit);
+    }
     score(group, visit);
     weigh(group, visit);
   }
@@ -95,6 +98,30 @@ class WideSoftmax {
     }
   }
 
+  /// softmax() with the instruction set's own weights: scores are sums times one factor. Each stage takes all
+  /// rows before the next begins: a row's own stages wait for each other.
+  void approximate(Group& group, ThisVisit& visit) const {
+    using Own = typename Isa::Approximate;
+    static_assert(Own::kError <= S::kWeightError, "the error bound counts what the scheme says");
+    const auto sums = [&](std::int64_t r) {
+      const std::byte* row = memory_.score + r * memory_.score_row;
+      return typename Own::Row{reinterpret_cast<const float*>(row), visit.keys[r], visit.low, visit.high};
+    };
+    F32 rows[Isa::kRows];
+    for (std::int64_t r = 0; r < Isa::kRows; ++r)
+      rows[r] = visit.seen >> r & 1 ? Own::largest(sums(r)) : F32{};
+    const F32 peaks = rows_reduced<Isa::kRows>(rows, Larger{}) * scheme_.octaves;
+    visit.step[0] =
+        scheme_.step(group.state[0], peaks, scheme_.view(group.row[0], visit.block.constants, Acc{}));
+    for (std::int64_t r = 0; r < Isa::kRows; ++r)
+      rows[r] = visit.seen >> r & 1
+                    ? Own::weigh(sums(r), scheme_.octaves, lane_of<L>(visit.step[0].origin, r),
+                                 memory_.p + r * memory_.p_row)
+                    : F32{};
+    clear_unseen(memory_, visit, visit.low);
+    absorb_lanes(scheme_, group, visit, rows_reduced<Isa::kRows>(rows, Plus{}));
+  }
+
   Acc largest_lanes(const ThisVisit& visit, std::int64_t r) const {
     const std::byte* row = memory_.score + r * memory_.score_row;
     const RowKeys<Isa> keys = bias_.keys(r, visit.keys[r]);
@@ -150,8 +177,6 @@ class WideSoftmax {
   /// Replaces the row's sums by scores; returns the largest visible one.
   Element1<Score> score_row(const ThisVisit& visit, std::int64_t r, const View& view,
                             const RowKeys<Isa>& keys) const {
-    if constexpr (kApproximates)
-      if (!keys.bias) return Isa::Approximate::largest(sums_of(visit, r, keys)) * scheme_.octaves;
     std::byte* row = memory_.score + r * memory_.score_row;
     const auto no_bias = scheme_.bias(F32{});
     const std::int64_t begin = visit.block.begin;
@@ -175,25 +200,12 @@ class WideSoftmax {
     return reduced(most, Larger{});
   }
 
-  /// A row's sums for Isa::Approximate.
-  auto sums_of(const ThisVisit& visit, std::int64_t r, const RowKeys<Isa>& keys) const {
-    return
-        typename Isa::Approximate::Row{reinterpret_cast<const float*>(memory_.score + r * memory_.score_row),
-                                       keys.span, visit.low, visit.high};
-  }
-
   /// Replaces the row's scores by codes of P; returns the mass that the row sum gains.
   auto weigh_row(const ThisVisit& visit, std::int64_t r, const Step& step, const RowKeys<Isa>& keys) const {
     using Weight = decltype(scheme_.weight(Score{}, step));
     using Mass = decltype(scheme_.mass(Weight{}, scheme_.code(Weight{}), Key{}));
     const std::byte* row = memory_.score + r * memory_.score_row;
     std::byte* p = memory_.p + r * memory_.p_row;
-    if constexpr (kApproximates) {
-      static_assert(Isa::Approximate::kError <= S::kWeightError,
-                    "the error bound counts what the scheme says");
-      if (!keys.bias)
-        return Isa::Approximate::weigh(sums_of(visit, r, keys), scheme_.octaves, step.origin[0], p);
-    }
     const std::int64_t begin = visit.block.begin;
     constexpr bool kWide = __is_same(typename S::Sum, std::int64_t);
     MassSum<Mass, kWide> sum;

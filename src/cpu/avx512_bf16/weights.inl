@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "cpu/bias.inl"
-#include "cpu/reduce.inl"
+#include "lanes/native.h"
 #include "numerics/exp2.h"
 
 namespace octet::cpu {
@@ -29,10 +29,10 @@ constexpr double cubic_error() {
 }
 
 class HalvesSoftmax {
-  using F32 = simd::RegisterOf<float, 64>;
   static constexpr std::int64_t kLanes = 16;
 
  public:
+  using F32 = simd::RegisterOf<float, 64>;
   /// Of a weight, relatively.
   static constexpr double kError = 7.6e-5;
   static_assert(cubic_error() + 4 * 0x1p-24 < kError,
@@ -45,19 +45,19 @@ class HalvesSoftmax {
     std::int64_t low, high;
   };
 
-  /// The largest sum that the row sees; NaN is left out.
-  static float largest(const Row& row) {
+  /// The largest of the row's sums, by lanes; NaN is left out.
+  static F32 largest(const Row& row) {
     __m512 a = _mm512_set1_ps(kMinusInfinity), b = a;
     for_runs(row, [&](const float* sums, std::int64_t, auto seen) {
       a = seen.larger(a, _mm512_loadu_ps(sums), kLow);
       b = seen.larger(b, _mm512_loadu_ps(sums + kLanes), kHigh);
     });
-    return reduced(reinterpret_cast<F32>(_mm512_max_ps(a, b)), Larger{});
+    return reinterpret_cast<F32>(_mm512_max_ps(a, b));
   }
 
   /// P of the row's keys, weights 2^(sum * factor - origin) in bf16, 0 for a key that it does not see;
-  /// returns the sum of the unrounded weights. p: [key of the block], written in whole runs.
-  static float weigh(const Row& row, float factor, float origin, std::byte* p) {
+  /// returns the sum of the unrounded weights, by lanes. p: [key of the block], written in whole runs.
+  static F32 weigh(const Row& row, float factor, float origin, std::byte* p) {
     const __m512 f = _mm512_set1_ps(factor), below = _mm512_set1_ps(-origin);
     __m512 a{}, b{};
     for_runs(row, [&](const float* sums, std::int64_t at, auto seen) {
@@ -66,7 +66,7 @@ class HalvesSoftmax {
       a = _mm512_add_ps(a, low), b = _mm512_add_ps(b, high);
       _mm512_storeu_si512(p + 2 * at, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
     });
-    return reduced(reinterpret_cast<F32>(_mm512_add_ps(a, b)), Plus{});
+    return reinterpret_cast<F32>(_mm512_add_ps(a, b));
   }
 
  private:
