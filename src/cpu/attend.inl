@@ -351,16 +351,18 @@ class RowsNest {
 
   /// Folds so many columns as whole tiles hold where their sums are; returns how many.
   std::int64_t multiply_and_fold(const ThisVisit& visit, const Tile& tile) {
-    if constexpr (requires { S::kPlainFold; } && Isa::kAndFold != nullptr) {
+    if constexpr (requires { S::kPlainFold; } && kPv.pv_and_fold != nullptr) {
       if (call_.head.block_channel) return 0;
+      // A sum of no weights is 0, but for those of V that are NaN or infinite.
+      if (is_float(S::kV) && visit.seen != (1u << visit.live) - 1) return 0;
       alignas(64) float decay[kLanes], factor[kLanes];
       L::store(decay, visit.step[0].decay);
       L::store(factor, visit.step[0].factor);
       for (std::int64_t r = 0; r < kRows; ++r)
         if (!(visit.seen >> r & 1)) decay[r] = 1, factor[r] = 0;
       Out* const out = out_ + visit.group * kRows * call_.dim_v / kLanes;
-      return Isa::kAndFold(tile, {decay, factor, reinterpret_cast<std::byte*>(out), 4 * call_.dim_v},
-                           call_.dim_v / kLanes);
+      return kPv.pv_and_fold(tile, {decay, factor, reinterpret_cast<std::byte*>(out), 4 * call_.dim_v},
+                             call_.dim_v / kLanes);
     } else {
       return 0;
     }

@@ -17,6 +17,7 @@ namespace {
 struct Products {
   Element q, k, p, v;
   Multiply qk, pv, qk_row, pv_row;
+  MultiplyAndFold pv_and_fold = nullptr;  ///< null: there is none
 };
 
 /// Those that an operand of a scheme meets on an instruction set.

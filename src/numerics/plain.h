@@ -24,6 +24,8 @@ struct PlainOperands {
   static constexpr Output kOutput = Output::values;
   static constexpr bool kUsesRowPeak = false;
   static constexpr bool kRowLanes = true;
+  /// As in numerics/folded_u8.h.
+  static constexpr bool kPlainFold = true;
 
   struct Row {};
   struct Key {};

@@ -19,7 +19,6 @@ struct IsaAmx : Isa512Fp16 {
                                       amx::multiply_s8_s8, amx::multiply_u8_s8};
   static constexpr Products kFloats{}, kHalves{};  ///< none
   static constexpr MultiplyToWords kToWords = amx::multiply_s8_s8_to_words;
-  static constexpr MultiplyAndFold kAndFold = nullptr;
 };
 using ThisIsa = IsaAmx;
 

@@ -50,7 +50,8 @@ struct Isa512 {
                                       avx512::multiply_s8_u8,
                                       avx512::multiply_u8_s8,
                                       avx512::multiply_row_s8_u8,
-                                      avx512::multiply_row_u8_s8};
+                                      avx512::multiply_row_u8_s8,
+                                      avx512::multiply_u8_s8_and_fold};
   static constexpr Products kFloats{Element::f32,
                                     Element::f32,
                                     Element::f32,
@@ -58,7 +59,8 @@ struct Isa512 {
                                     avx512::multiply_f32,
                                     avx512::multiply_f32,
                                     avx512::multiply_row_f32,
-                                    avx512::multiply_row_f32};
+                                    avx512::multiply_row_f32,
+                                    avx512::multiply_f32_and_fold};
   static constexpr Products kHalves = kFloats;
   /// The low byte of each lane.
   static void store_codes(std::byte* at, Lane::I32 codes) {
@@ -77,7 +79,6 @@ struct Isa512 {
     _mm512_storeu_si512(words, _mm512_packs_epi32(_mm512_cvtps_epi32(low), _mm512_cvtps_epi32(high)));
   }
   static constexpr MultiplyToWords kToWords = avx512::multiply_s8_u8_to_words;
-  static constexpr MultiplyAndFold kAndFold = avx512::multiply_u8_s8_and_fold;
   /// Two vectors of sums as words, saturated to 0...65535.
   static Words::U16 pack_words(Lane::I32 low, Lane::I32 high) {
     return reinterpret_cast<Words::U16>(

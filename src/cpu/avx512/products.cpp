@@ -50,9 +50,10 @@ constexpr int kWovenSteps = 6;  ///< of a set, at least: one for each row of wor
   OCTET_PAIR_STEP(__VA_ARGS__, OCTET_CONVERT(E0, E1), SCALE("0", E0) SCALE("64", E1),         \
                   OCTET_LEVEL(ROW, "26", E0) OCTET_LEVEL(ROW, "27", E1), OCTET_ROUND(E0, E1), \
                   OCTET_STORE_WORDS(E0, E1), "")
-#define OCTET_ROW_OF_WORDS(SCALE, ROW, E0, E1)                                                             \
-  OCTET_CONVERT(E0, E1)                                                                                    \
-  SCALE("0", E0) SCALE("64", E1) OCTET_LEVEL(ROW, "26", E0) OCTET_LEVEL(ROW, "27", E1) OCTET_ROUND(E0, E1) \
+#define OCTET_ROW_OF_WORDS(SCALE, ROW, E0, E1)                                              \
+  OCTET_CONVERT(E0, E1)                                                                     \
+  SCALE("0", E0)                                                                            \
+  SCALE("64", E1) OCTET_LEVEL(ROW, "26", E0) OCTET_LEVEL(ROW, "27", E1) OCTET_ROUND(E0, E1) \
       OCTET_STORE_WORDS(E0, E1)
 #define OCTET_NO_SCALE(OFFSET, SUM)
 #define OCTET_SCALE(OFFSET, SUM) "vmulps " OFFSET "(%[scale]), %%zmm" SUM ", %%zmm" SUM "\n\t"
@@ -123,29 +124,8 @@ constexpr int kWovenSteps = 6;  ///< of a set, at least: one for each row of wor
 OCTET_TO_WORDS(tiles_to_words, OCTET_NO_SCALE, "")
 OCTET_TO_WORDS(tiles_to_scaled_words, OCTET_SCALE, OCTET_NEXT_SCALE)
 
-// One row's sums of P V into the row's outputs.
-#define OCTET_FOLD_COLUMN(OFFSET, ROW, SUM)                                                               \
-  "vcvtdq2ps %%zmm" SUM ", %%zmm" SUM "\n\tvmulps 4*" ROW "(%[factor])%{1to16%}, %%zmm" SUM ", %%zmm" SUM \
-  "\n\tvfmadd231ps " OFFSET "(%[out]), %%zmm28, %%zmm" SUM "\n\tvmovups %%zmm" SUM ", " OFFSET            \
-  "(%[out])\n\t"
-#define OCTET_FOLD(ROW, S0, S1, S2, S3)                                           \
-  "vbroadcastss 4*" ROW "(%[decay]), %%zmm28\n\t" OCTET_FOLD_COLUMN("0", ROW, S0) \
-      OCTET_FOLD_COLUMN("64", ROW, S1) OCTET_FOLD_COLUMN("128", ROW, S2)          \
-          OCTET_FOLD_COLUMN("192", ROW, S3) "add %[out_row], %[out]\n\t"
-
-__attribute__((noinline)) void tile_and_fold(const Tile& t, const TileFold& f) {
-  const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row, *b = t.b;
-  std::byte* out = f.out;
-  std::int64_t steps = t.steps;
-  asm volatile(
-      OCTET_SUMS_6X4(OCTET_UNSIGNED_A) OCTET_FOLD("0", "0", "1", "2", "3") OCTET_FOLD("1", "4", "5", "6", "7")
-          OCTET_FOLD("2", "8", "9", "10", "11") OCTET_FOLD("3", "12", "13", "14", "15")
-              OCTET_FOLD("4", "16", "17", "18", "19") OCTET_FOLD("5", "20", "21", "22", "23")
-      : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [steps] "+r"(steps), [out] "+r"(out)
-      : [row] "r"(t.a_row), [column] "r"(t.b_column), [column3] "r"(3 * t.b_column), [step] "r"(t.b_step),
-        [out_row] "r"(f.out_row), [start] "r"(t.start), [decay] "r"(f.decay), [factor] "r"(f.factor)
-      : OCTET_VECTORS);
-}
+OCTET_TILE_AND_FOLD(tile_u8_s8_and_fold, OCTET_UNSIGNED_A, OCTET_FROM_INTEGER)
+OCTET_TILE_AND_FOLD(tile_f32_and_fold, OCTET_FMA, OCTET_AS_IT_IS)
 
 /// How a group of `a` in every lane meets a column of `b`.
 struct UnsignedB {
@@ -170,15 +150,11 @@ std::int64_t multiply_s8_u8_to_words(const Tile& t, const TileWords& words, std:
   (words.scale ? tiles_to_scaled_words : tiles_to_words)(t, words, fours);
   return fours * kColumns;
 }
-std::int64_t multiply_u8_s8_and_fold(const Tile& tile, const TileFold& fold, std::int64_t columns) {
-  Tile t = tile;
-  TileFold f = fold;
-  std::int64_t done = 0;
-  for (; done + kColumns <= columns; done += kColumns, t = after(t, kColumns)) {
-    tile_and_fold(t, f);
-    f.out += kColumns * kVector;
-  }
-  return done;
+std::int64_t multiply_u8_s8_and_fold(const Tile& t, const TileFold& fold, std::int64_t columns) {
+  return all_and_fold(tile_u8_s8_and_fold, t, fold, columns);
+}
+std::int64_t multiply_f32_and_fold(const Tile& t, const TileFold& fold, std::int64_t columns) {
+  return all_and_fold(tile_f32_and_fold, t, fold, columns);
 }
 void multiply_u8_s8(const Tile& t, std::int64_t columns) { all<UnsignedA>(tile_u8_s8, t, columns); }
 void multiply_f32(const Tile& t, std::int64_t columns) { all<FusedF32>(tile_f32, t, columns); }

@@ -19,7 +19,8 @@ struct Isa512Bf16 : Isa512 {
                                     avx512::multiply_bf16,
                                     avx512::multiply_bf16,
                                     avx512::multiply_row_bf16,
-                                    avx512::multiply_row_bf16};
+                                    avx512::multiply_row_bf16,
+                                    avx512::multiply_bf16_and_fold};
   using Approximate = HalvesSoftmax;
   /// Codes are numbers that bf16 holds.
   static void store_halves(std::byte* at, Lane::F32 codes) {

@@ -8,6 +8,7 @@ namespace {
 #define OCTET_PAIRS(COLUMN, SUM) "vdpbf16ps %%zmm" COLUMN ", %%zmm28, %%zmm" SUM "\n\t"
 
 OCTET_TILE_6X4(tile_bf16, OCTET_PAIRS)
+OCTET_TILE_AND_FOLD(tile_bf16_and_fold, OCTET_PAIRS, OCTET_AS_IT_IS)
 
 struct Pairs {
   static __m512i multiply(__m512i sum, __m512i a, __m512i b) {
@@ -19,6 +20,9 @@ struct Pairs {
 }  // namespace
 
 void multiply_bf16(const Tile& t, std::int64_t columns) { all<Pairs>(tile_bf16, t, columns); }
+std::int64_t multiply_bf16_and_fold(const Tile& t, const TileFold& fold, std::int64_t columns) {
+  return all_and_fold(tile_bf16_and_fold, t, fold, columns);
+}
 void multiply_row_bf16(const Tile& t, std::int64_t columns) { row<Pairs>(t, columns); }
 
 }  // namespace octet::cpu::avx512

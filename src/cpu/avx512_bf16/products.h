@@ -7,6 +7,7 @@ namespace octet::cpu::avx512 {
 // vdpbf16ps adds the second product of a pair, then the first, rounding each sum; what is below 2^-126, of
 // operands and of sums, counts as 0.
 void multiply_bf16(const Tile& tile, std::int64_t columns);
+std::int64_t multiply_bf16_and_fold(const Tile& tile, const TileFold& fold, std::int64_t columns);
 void multiply_row_bf16(const Tile& tile, std::int64_t columns);  ///< the same for one row
 
 }  // namespace octet::cpu::avx512
