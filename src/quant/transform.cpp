@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/bits.h"
 #include "base/scratch.h"
 #include "quant/codes.h"
 
