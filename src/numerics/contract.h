@@ -44,6 +44,8 @@
 //   kVInP           whether P carries V's scale where that varies along tokens and not along channels; if
 //                   not, the key block's sums are multiplied by it. A scheme that does not state it does.
 //   kRowLanes       whether rows come in lanes: below
+//   kWeightError    where it is: how far a kernel's own weights may be off, relatively; then scores are sums
+//                   times the scheme's `octaves` plus a bias, and weights powers of two of their distances
 //   kMassTerms      where mass() gives integers: so many of them add up within 32 bits (unsigned ones, if
 //                   masses are never negative)
 //   block()         takes K's scale or, where V's scales have a reference in each block, also V's largest
