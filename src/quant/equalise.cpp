@@ -1,8 +1,11 @@
 #include "quant/equalise.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 
+#include "base/bits.h"
 #include "quant/rows.h"
 
 namespace octet::quant {
@@ -11,7 +14,15 @@ namespace {
 constexpr int kSmallestNormalExponent = -126;
 constexpr int kLargestExponent = 127;  // |x| < 2^(k + 1), and everything below 2^128 is finite
 
-int amax_exponent(float amax) { return std::max(std::ilogb(amax), kSmallestNormalExponent); }
+int exponent_field(float x) { return static_cast<int>(std::bit_cast<std::uint32_t>(x) >> kF32MantissaBits); }
+
+/// floor(log2 amax), but not below that of the smallest normal number; amax > 0.
+int amax_exponent(float amax) { return std::max(exponent_field(amax) - kF32Bias, kSmallestNormalExponent); }
+
+/// A norm as one integer that orders like it does: its exponent above the 23 bits of its mantissa.
+std::int64_t order_of(int exponent, std::uint32_t mantissa) {
+  return (std::int64_t{exponent} << kF32MantissaBits) + mantissa;
+}
 
 }  // namespace
 
@@ -21,6 +32,7 @@ ChannelNorms::ChannelNorms(std::int64_t channels)
       amax_(largest_.size()),
       factor_(largest_.size()),
       scratch_(largest_.size()),
+      order_(largest_.size()),
       squares_(channels) {}
 
 FloatRows ChannelNorms::one(const float* row) const {
@@ -35,7 +47,8 @@ void ChannelNorms::begin_squares() {
   for (std::size_t c = 0; c < amax_.size(); ++c) {
     amax_[c] = std::bit_cast<float>(largest_[c]);
     // 2^127 and 2^-127 are floats (the latter subnormal, but exact), so this is a plain multiplication.
-    factor_[c] = amax_[c] > 0 ? std::ldexp(1.0f, -amax_exponent(amax_[c])) : 0.0f;
+    const int k = amax_[c] > 0 ? amax_exponent(amax_[c]) : 0;
+    factor_[c] = amax_[c] == 0 ? 0.0f : k == kLargestExponent ? 0x1p-127f : power_of_two(-k);
   }
 }
 
@@ -52,26 +65,23 @@ void ChannelNorms::square(const FloatRows& rows) {
 
 void ChannelNorms::exponents(std::int32_t* exponent) {
   squares_.finish(scratch_.data());
-  // Norms as mantissa in [1/2, 1) and exponent; the largest first.
-  int largest_exponent = 0;
-  float largest_mantissa = 0;
+  // note: square roots of sums of scaled squares are normal numbers, of at least 2^-23.
+  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::min();
+  constexpr std::uint32_t kMantissa = (1u << kF32MantissaBits) - 1;
+  std::int64_t largest = kNone;
   for (std::size_t c = 0; c < amax_.size(); ++c) {
-    exponent[c] = 0;
+    order_[c] = kNone;
     if (amax_[c] == 0) continue;
-    int e = 0;
-    const float mantissa = std::frexp(std::sqrt(scratch_[c]), &e);
-    e += amax_exponent(amax_[c]);
-    scratch_[c] = mantissa;
-    exponent[c] = e;
-    if (largest_mantissa == 0 || e > largest_exponent ||
-        (e == largest_exponent && mantissa > largest_mantissa)) {
-      largest_exponent = e;
-      largest_mantissa = mantissa;
-    }
+    const float norm = std::sqrt(scratch_[c]);
+    order_[c] = order_of(exponent_field(norm) - kF32Bias + amax_exponent(amax_[c]),
+                         std::bit_cast<std::uint32_t>(norm) & kMantissa);
+    largest = std::max(largest, order_[c]);
   }
   for (std::size_t c = 0; c < amax_.size(); ++c) {
+    // The whole octaves from the largest down to it, rounded down: those of the difference.
+    exponent[c] = 0;
     if (amax_[c] == 0) continue;
-    const int octaves = exponent[c] - largest_exponent - (scratch_[c] < largest_mantissa ? 1 : 0);
+    const int octaves = static_cast<int>((order_[c] - largest) >> kF32MantissaBits);
     exponent[c] = std::max({octaves, kSmallestChannelExponent, amax_exponent(amax_[c]) - kLargestExponent});
   }
 }

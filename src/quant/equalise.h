@@ -44,6 +44,7 @@ class ChannelNorms {
   const RowKernels& kernels_;
   std::vector<std::uint32_t> largest_;          // [channel]: bits of the largest finite |x|
   std::vector<float> amax_, factor_, scratch_;  // amax_: the same as numbers, from begin_squares() on
+  std::vector<std::int64_t> order_;             // of the norms
   TreeSum squares_;
 };
 

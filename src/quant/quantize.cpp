@@ -154,7 +154,9 @@ void write_rows(const Job& job, RowReader& rows, std::int64_t first, std::int64_
   const TensorView& codes = job.out.codes;
   const TokenRange& range = rows.range();
   const bool by_channel = job.out.channels_per_scale > 0;
-  if (codes.dtype == DType::s8 && !by_channel) {
+  // Scales that are made of the largest element leave nothing to clamp.
+  const bool is_within = job.recipe.shared_amax == 0 && job.recipe.largest_code <= 127;
+  if (codes.dtype == DType::s8 && !by_channel && is_within) {
     auto* to = element<std::int8_t>(codes, range.b, range.h, range.begin + first);
     rows.read_factored(first, count);
     const RowReader::Factored& x = rows.factored();
@@ -162,7 +164,7 @@ void write_rows(const Job& job, RowReader& rows, std::int64_t first, std::int64_
   }
   rows.read(first, count);
   const FloatRows x = rows.rows();
-  if (codes.dtype == DType::s8) {
+  if (codes.dtype == DType::s8 && by_channel) {
     auto* to = element<std::int8_t>(codes, range.b, range.h, range.begin + first);
     return rows.kernels().codes_by_channel(x, rscale, to, codes.stride[2]);
   }

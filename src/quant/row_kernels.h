@@ -56,11 +56,11 @@ struct RowKernels {
   /// The same by ScaleRule::sixteenths; false where it cannot: not every such scale is a normal number.
   bool (*sixteenth_scales)(const float* amax, std::int64_t count, float floor, float largest_code,
                            float* scale, float* rscale);
-  /// s8 codes: x * factor[c] (null: x) * rscale[row], rounded to nearest even and clamped to +-127. No x is
-  /// NaN.
+  /// s8 codes: x * factor[c] (null: x) * rscale[row], rounded to nearest even; all of them within +-127.5 and
+  /// none NaN.
   void (*codes)(const FloatRows& x, const float* factor, const float* rscale, std::int8_t* out,
                 std::int64_t out_stride);
-  /// The same of x * rscale[c].
+  /// x * rscale[c], which may be any number, clamped to +-127.
   void (*codes_by_channel)(const FloatRows& x, const float* rscale, std::int8_t* out,
                            std::int64_t out_stride);
 };

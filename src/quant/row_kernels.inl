@@ -156,16 +156,30 @@ struct RowsIn {
     std::int64_t channels, block;  ///< channels: a multiple of the block, which is a power of two
   };
 
+  /// What kCount vectors of channels are shifted and multiplied by.
+  template <int kCount, bool kShifts>
+  struct Steps {
+    typename L::F32 shift[kCount], factor[kCount];
+
+    OCTET_HOST Steps(const Turn& t, std::int64_t c) {
+      for (int i = 0; i < kCount; ++i) {
+        if constexpr (kShifts) shift[i] = L::load(t.shift + c + i * kWidth);
+        factor[i] = L::load(t.factor + c + i * kWidth);
+      }
+    }
+  };
+
   /// Shift, factor and the butterfly's stages within kCount vectors from channel c on, of one row.
   template <int kCount, bool kShifts>
-  static OCTET_HOST void rotate_vectors(const Turn& t, std::int64_t row, std::int64_t c, Peak& peak) {
+  static OCTET_HOST void rotate_vectors(const Turn& t, std::int64_t row, std::int64_t c,
+                                        const Steps<kCount, kShifts>& steps, Peak& peak) {
     const float* from = t.from + row * t.from_stride + c;
     float* to = t.to + row * t.to_stride + c;
     typename L::F32 x[kCount];
     for (int i = 0; i < kCount; ++i) x[i] = L::load(from + i * kWidth);
     if constexpr (kShifts)
-      for (int i = 0; i < kCount; ++i) x[i] = x[i] - L::load(t.shift + c + i * kWidth);
-    for (int i = 0; i < kCount; ++i) x[i] = simd::butterflies(x[i] * L::load(t.factor + c + i * kWidth));
+      for (int i = 0; i < kCount; ++i) x[i] = x[i] - steps.shift[i];
+    for (int i = 0; i < kCount; ++i) x[i] = simd::butterflies(x[i] * steps.factor[i]);
     for (int stride = 1; stride < kCount; stride *= 2)
       for (int i = 0; i < kCount; ++i) {
         if (i & stride) continue;
@@ -196,11 +210,20 @@ struct RowsIn {
 
   template <int kCount, bool kShifts>
   static OCTET_HOST void rotate_rows(const Turn& t, Peaks& peaks) {
+    if (kWidth == 16 && t.channels == kCount * kWidth && t.block == t.channels) {
+      const Steps<kCount, kShifts> steps(t, 0);  // stay in registers, of which there are 32
+      for (std::int64_t r = 0; r < t.count; ++r) {
+        Peak peak;
+        rotate_vectors<kCount, kShifts>(t, r, 0, steps, peak);
+        peaks.see(r, peak);
+      }
+      return;
+    }
     const bool whole = t.block == kCount * kWidth;
     for (std::int64_t r = 0; r < t.count; ++r) {
       Peak first, last;
       for (std::int64_t c = 0; c < t.channels; c += kCount * kWidth)
-        rotate_vectors<kCount, kShifts>(t, r, c, first);
+        rotate_vectors<kCount, kShifts>(t, r, c, {t, c}, first);
       if (!whole) rotate_in_memory<L>(t.to + r * t.to_stride, t.channels, t.block, kCount * kWidth, last);
       peaks.see(r, whole ? first : last);
     }
@@ -285,18 +308,29 @@ struct RowsIn {
     return peaks.all.bits();
   }
 
-  static std::uint32_t row_largest(const FloatRows& x, const float* factor, std::uint32_t* largest) {
-    Peaks peaks{largest};
+  template <bool kMultiplies>
+  static OCTET_HOST void row_largest(const FloatRows& x, const float* factor, Peaks& peaks) {
     for (std::int64_t r = 0; r < x.count; ++r) {
       Peak peak;
       const float* row = x.row(r);
-      each(x.channels, [&](auto lane, std::int64_t c) {
+      each_column(x.channels, [&](auto lane, auto vectors, std::int64_t begin) {
         using Lane = decltype(lane);
-        const typename Lane::F32 v = Lane::load(row + c);
-        peak.see(lane, factor ? Lane::mul(v, Lane::load(factor + c)) : v);
+        for (int i = 0; i < decltype(vectors)::kVectors; ++i) {
+          const std::int64_t c = begin + i * Lane::kWidth;
+          typename Lane::F32 v = Lane::load(row + c);
+          if constexpr (kMultiplies) v = Lane::mul(v, Lane::load(factor + c));
+          peak.see(lane, v);
+        }
       });
       peaks.see(r, peak);
     }
+  }
+  static std::uint32_t row_largest(const FloatRows& x, const float* factor, std::uint32_t* largest) {
+    Peaks peaks{largest};
+    if (factor)
+      row_largest<true>(x, factor, peaks);
+    else
+      row_largest<false>(x, nullptr, peaks);
     return peaks.all.bits();
   }
 
@@ -440,18 +474,7 @@ struct RowsIn {
     return tiny == 0;
   }
 
-  /// note: the conversion makes its least value of what is too small for it, but of what is too large too;
-  /// the bytes' own clamp is not symmetric.
-  template <class Lane>
-  static OCTET_HOST void encode(typename Lane::F32 x, std::int8_t* to) {
-    const auto bytes = Lane::to_s8_i32(Lane::nearest_i32(Lane::min(x, 127.0f)));
-    if constexpr (Lane::kWidth == 1)
-      *to = bytes < -127 ? std::int8_t{-127} : bytes;
-    else
-      Lane::store(to, simd::apply(simd::MaxI32{}, bytes, simd::spread<typename Lane::S8>(std::int8_t{-127})));
-  }
-
-  /// scaled(lane, x, row, c): what the code is nearest to.
+  /// scaled(lane, x, row, c): what the code is nearest to, within +-127.5.
   template <class Scaled>
   static OCTET_HOST void encode_rows(const FloatRows& x, const Scaled& scaled, std::int8_t* out,
                                      std::int64_t out_stride) {
@@ -461,7 +484,7 @@ struct RowsIn {
       std::int8_t* to = out + r * out_stride;
       const auto put = [&](auto lane, std::int64_t c) {
         using Lane = decltype(lane);
-        encode<Lane>(scaled(lane, Lane::load(from + c), r, c), to + c);
+        Lane::store(to + c, Lane::to_s8_i32(Lane::nearest_i32(scaled(lane, Lane::load(from + c), r, c))));
       };
       std::int64_t c = 0;
       for (; c + Wide::kWidth <= x.channels; c += Wide::kWidth) put(Wide{}, c);
@@ -488,7 +511,10 @@ struct RowsIn {
                                std::int64_t out_stride) {
     encode_rows(
         x,
-        [&](auto lane, auto v, std::int64_t, std::int64_t c) { return v * decltype(lane)::load(rscale + c); },
+        [&](auto lane, auto v, std::int64_t, std::int64_t c) {
+          using Lane = decltype(lane);
+          return Lane::min(Lane::max(Lane::mul(v, Lane::load(rscale + c)), -127.0f), 127.0f);
+        },
         out, out_stride);
   }
 

@@ -117,12 +117,14 @@ Results run(const RowKernels& kernels, DType dtype, std::int64_t channels, bool 
     }
   }
   std::vector<std::int8_t> codes(static_cast<std::size_t>(kRows * channels));
-  std::vector<float> row_rscale{1, 100, 3e5f, 1e-3f, 40, 1e30f};
-  row_rscale.resize(kRows, 2);
-  kernels.codes(floats, nullptr, row_rscale.data(), codes.data(), channels);
-  results.add(codes);
-  kernels.codes(floats, factor.data(), row_rscale.data(), codes.data(), channels);
-  results.add(codes);
+  std::vector<float> row_rscale(kRows);
+  for (const float* factors : {static_cast<const float*>(nullptr), factor.data()}) {
+    kernels.row_largest(floats, factors, largest.data());
+    for (std::size_t r = 0; r < row_rscale.size(); ++r)
+      row_rscale[r] = group_scale(std::bit_cast<float>(largest[r]), 0, ScaleRule::nearest, 127).rscale;
+    kernels.codes(floats, factors, row_rscale.data(), codes.data(), channels);
+    results.add(codes);
+  }
   kernels.codes_by_channel(floats, factor.data(), codes.data(), channels);
   results.add(codes);
   return results;
@@ -188,7 +190,11 @@ TEST(RowKernels, BaselineRotatesAndEncodesAsPlainLoopsDo) {
     EXPECT_EQ(std::bit_cast<float>(largest), peak) << channels;
 
     std::vector<std::int8_t> codes(x.size());
-    const float rscale = 20;
+    const float rscale =
+        group_scale(std::fabs(*std::max_element(
+                        x.begin(), x.end(), [](float a, float b) { return std::fabs(a) < std::fabs(b); })),
+                    0, ScaleRule::nearest, 127)
+            .rscale;
     baseline_row_kernels().codes({x.data(), channels, 1, channels}, nullptr, &rscale, codes.data(), channels);
     for (std::size_t c = 0; c < x.size(); ++c)
       EXPECT_EQ(codes[c], std::nearbyint(std::fmin(std::fmax(x[c] * rscale, -127.0f), 127.0f)));
