@@ -36,10 +36,13 @@ struct Unit {
   RowReader rows;
 };
 
-Unit make_unit(const Job& job, std::int64_t index) {
+TokenRange range_of(const Job& job, std::int64_t index) {
   const std::int64_t s = index / job.heads(), h = index % job.heads();
-  const TokenRange range{job.sequences.batch(s), h, job.sequences.begin(s), job.sequences.length(s)};
-  return {s, RowReader(job.x, range, job.recipe, job.rotation)};
+  return {job.sequences.batch(s), h, job.sequences.begin(s), job.sequences.length(s)};
+}
+
+Unit make_unit(const Job& job, std::int64_t index) {
+  return {index / job.heads(), RowReader(job.x, range_of(job, index), job.recipe, job.rotation)};
 }
 
 template <class T>
@@ -298,6 +301,9 @@ void for_each_unit(const Job& job, const ParallelFor& parallel_for, Findings& fi
       Unit unit = make_unit(job, i);
       smooth(job, unit);
       equalise(job, unit);
+      // What is read once only streams by itself.
+      const bool reads_twice = job.recipe.smooth == Smooth::mean || job.recipe.equalise == Equalise::on;
+      if (reads_twice && i + 1 < job.units()) unit.rows.set_next(range_of(job, i + 1));
       body(i, unit);
       findings.bad[static_cast<std::size_t>(i)] = unit.rows.bad();
     } catch (const std::bad_alloc&) {

@@ -13,12 +13,15 @@ struct Rows {
   const void* data;
   DType dtype;
   std::int64_t stride, count, channels;
+  const void* next =
+      nullptr;  ///< as many rows likewise, which are read later: asked for meanwhile; null: none
 };
 
 /// The same of floats.
 struct FloatRows {
   const float* data;
   std::int64_t stride, count, channels;
+  const float* next = nullptr;
 
   OCTET_HOST const float* row(std::int64_t r) const { return data + r * stride; }
 };

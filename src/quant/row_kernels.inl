@@ -68,6 +68,14 @@ struct RowsIn {
     for (; c < channels; ++c) body(ScalarLane{}, Vectors<1>{}, c);
   }
 
+  /// Brings bytes [begin, end) at `at` into the second-level cache: arithmetic on rows that are there leaves
+  /// memory idle, and what only sums rows waits for it.
+  static OCTET_HOST void ask_for(const void* at, std::int64_t begin, std::int64_t end) {
+    constexpr int kToRead = 0, kSecondLevel = 2, kLine = 64;
+    for (std::int64_t i = begin; i < end; i += kLine)
+      __builtin_prefetch(static_cast<const char*>(at) + i, kToRead, kSecondLevel);
+  }
+
   template <class Lane>
   static OCTET_HOST auto size_bits(typename Lane::F32 x) {
     return Lane::bits(x) & kAbs;
@@ -153,7 +161,13 @@ struct RowsIn {
     const float* factor;
     float* to;
     std::int64_t to_stride, count;
-    std::int64_t channels, block;  ///< channels: a multiple of the block, which is a power of two
+    std::int64_t channels, block;          ///< channels: a multiple of the block, which is a power of two
+    const void* next;                      ///< asked for meanwhile; null: nothing is
+    std::int64_t next_stride, next_bytes;  ///< from a row to the next, of a row
+
+    OCTET_HOST void ask_for_next(std::int64_t row) const {
+      if (next) ask_for(static_cast<const char*>(next) + row * next_stride, 0, next_bytes);
+    }
   };
 
   /// What kCount vectors of channels are shifted and multiplied by.
@@ -213,6 +227,7 @@ struct RowsIn {
     if (kWidth == 16 && t.channels == kCount * kWidth && t.block == t.channels) {
       const Steps<kCount, kShifts> steps(t, 0);  // stay in registers, of which there are 32
       for (std::int64_t r = 0; r < t.count; ++r) {
+        t.ask_for_next(r);
         Peak peak;
         rotate_vectors<kCount, kShifts>(t, r, 0, steps, peak);
         peaks.see(r, peak);
@@ -221,6 +236,7 @@ struct RowsIn {
     }
     const bool whole = t.block == kCount * kWidth;
     for (std::int64_t r = 0; r < t.count; ++r) {
+      t.ask_for_next(r);
       Peak first, last;
       for (std::int64_t c = 0; c < t.channels; c += kCount * kWidth)
         rotate_vectors<kCount, kShifts>(t, r, c, {t, c}, first);
@@ -275,9 +291,11 @@ struct RowsIn {
   /// Rows that the butterfly cannot read where they are become floats first, padded with zeros.
   static void read_rotated(const Rows& x, const RowSteps& steps, const RowSpace& out, Peaks& peaks) {
     const bool padded = x.channels < out.channels, direct = !padded && x.dtype == DType::f32;
-    Turn turn{out.data,     out.stride,   padded ? nullptr : steps.shift,
-              steps.factor, out.data,     out.stride,
-              x.count,      out.channels, steps.hadamard};
+    const std::int64_t element = x.dtype == DType::f32 ? 4 : 2;
+    Turn turn{out.data,     out.stride,         padded ? nullptr : steps.shift,
+              steps.factor, out.data,           out.stride,
+              x.count,      out.channels,       steps.hadamard,
+              x.next,       x.stride * element, x.channels * element};
     if (direct) {
       turn.from = static_cast<const float*>(x.data), turn.from_stride = x.stride;
     } else {
@@ -301,6 +319,7 @@ struct RowsIn {
     for (std::int64_t r = 0; r < x.count; r += kRows) {
       Rows some = x;
       some.data = static_cast<const char*>(x.data) + r * row_bytes;
+      if (x.next) some.next = static_cast<const char*>(x.next) + r * row_bytes;
       some.count = x.count - r < kRows ? x.count - r : kRows;
       peaks.largest = largest ? largest + r : nullptr;
       read_rotated(some, steps, {out.data + r * out.stride, out.stride, out.channels}, peaks);
@@ -313,6 +332,7 @@ struct RowsIn {
     for (std::int64_t r = 0; r < x.count; ++r) {
       Peak peak;
       const float* row = x.row(r);
+      if (x.next) ask_for(x.next + r * x.stride, 0, 2 * x.channels);  // one half, codes() the other
       each_column(x.channels, [&](auto lane, auto vectors, std::int64_t begin) {
         using Lane = decltype(lane);
         for (int i = 0; i < decltype(vectors)::kVectors; ++i) {
@@ -482,6 +502,7 @@ struct RowsIn {
     for (std::int64_t r = 0; r < x.count; ++r) {
       const float* from = x.row(r);
       std::int8_t* to = out + r * out_stride;
+      if (x.next) ask_for(x.next + r * x.stride, 2 * x.channels, 4 * x.channels);
       const auto put = [&](auto lane, std::int64_t c) {
         using Lane = decltype(lane);
         Lane::store(to + c, Lane::to_s8_i32(Lane::nearest_i32(scaled(lane, Lane::load(from + c), r, c))));

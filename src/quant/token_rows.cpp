@@ -6,11 +6,19 @@
 
 namespace octet::quant {
 
+const std::byte* TokenRows::address(const TokenRange& range, std::int64_t token) const {
+  const std::int64_t bytes = x_.dtype == DType::f32 ? 4 : 2;
+  return static_cast<const std::byte*>(x_.data) +
+         row_offset(x_, range.b, range.h, range.begin + token) * bytes;
+}
+
 Rows TokenRows::at(std::int64_t first, std::int64_t count) {
   const std::int64_t bytes = x_.dtype == DType::f32 ? 4 : 2, channels = x_.shape[3];
-  const std::byte* from = static_cast<const std::byte*>(x_.data) +
-                          row_offset(x_, range_.b, range_.h, range_.begin + first) * bytes;
-  if (x_.stride[3] == 1 || channels == 1) return {from, x_.dtype, x_.stride[2], count, channels};
+  const std::byte* from = address(range_, first);
+  if (x_.stride[3] == 1 || channels == 1) {
+    const bool has_next = first + count <= next_.length;
+    return {from, x_.dtype, x_.stride[2], count, channels, has_next ? address(next_, first) : nullptr};
+  }
 
   copy_.resize(static_cast<std::size_t>(count * channels * bytes));
   std::byte* to = copy_.data();

@@ -19,12 +19,17 @@ class TokenRows {
  public:
   TokenRows(const TensorView& x, const TokenRange& range) : x_(x), range_(range) {}
 
+  /// The range whose tokens are read after these: rows of equally many are named as next to be asked for.
+  void set_next(const TokenRange& next) { next_ = next; }
+
   /// Tokens [first, first + count) of the range; valid until the next call.
   Rows at(std::int64_t first, std::int64_t count);
 
  private:
+  const std::byte* address(const TokenRange& range, std::int64_t token) const;
+
   const TensorView& x_;
-  TokenRange range_;
+  TokenRange range_, next_;
   std::vector<std::byte> copy_;
 };
 

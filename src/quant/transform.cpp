@@ -63,7 +63,8 @@ FloatRows RowReader::look(std::int64_t first, std::int64_t count) {
 
 FloatRows RowReader::float_rows(std::int64_t first, std::int64_t count) {
   const Rows rows = tokens_.at(first, count);
-  return {static_cast<const float*>(rows.data), rows.stride, rows.count, rows.channels};
+  return {static_cast<const float*>(rows.data), rows.stride, rows.count, rows.channels,
+          static_cast<const float*>(rows.next)};
 }
 
 void RowReader::read_factored(std::int64_t first, std::int64_t count) {

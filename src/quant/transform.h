@@ -36,6 +36,9 @@ class RowReader {
   /// Exponents found by equalise.h, one a code channel; |exponent| <= 64. Without this, nothing is equalised.
   void set_exponents(const std::int32_t* exponent);
 
+  /// Tokens that are read after these: asked for while these become codes.
+  void set_next(const TokenRange& next) { tokens_.set_next(next); }
+
   /// Tokens that read() takes at once, at most.
   std::int64_t capacity() const { return capacity_; }
 
