@@ -316,11 +316,23 @@ void PackedCall::clear(std::byte* workspace, const call::Problem& problem, const
   const Region r = region(problem, head.sequence, head.kv_head);
   const std::int64_t lanes = nest_.packing.lanes;
   const std::int64_t group = group_elements(nest_.packing.v), bytes = element_bytes(nest_.packing.v);
-  for (std::int64_t j = begin; j < end; ++j) {
-    std::byte* column = workspace + r.k + (j / lanes * dim_groups_ * lanes + j % lanes) * 4;
-    for (std::int64_t s = 0; s < dim_groups_; ++s) std::memset(column + s * lanes * 4, 0, 4);
-    std::byte* row = workspace + r.v + (j / group * dim_v_ * group + j % group) * bytes;
-    for (std::int64_t c = 0; c < dim_v_; ++c) std::memset(row + c * 4, 0, static_cast<std::size_t>(bytes));
+  // Tokens of one vector of K's, and of one group of V's, lie beside each other.
+  for (std::int64_t j = begin; j < end;) {
+    const std::int64_t lane = j % lanes, count = std::min(lanes - lane, end - j);
+    std::byte* column = workspace + r.k + (j / lanes * dim_groups_ * lanes + lane) * 4;
+    for (std::int64_t s = 0; s < dim_groups_; ++s)
+      std::memset(column + s * lanes * 4, 0, static_cast<std::size_t>(4 * count));
+    j += count;
+  }
+  for (std::int64_t j = begin; j < end;) {
+    const std::int64_t first = j % group, count = std::min(group - first, end - j);
+    std::byte* row = workspace + r.v + j / group * dim_v_ * 4;
+    if (count == group)
+      std::memset(row, 0, static_cast<std::size_t>(4 * dim_v_));
+    else
+      for (std::int64_t c = 0; c < dim_v_; ++c)
+        std::fill_n(row + c * 4 + first * bytes, count * bytes, std::byte{0});
+    j += count;
   }
 }
 
