@@ -41,6 +41,19 @@ TokenRange range_of(const Job& job, std::int64_t index) {
   return {job.sequences.batch(s), h, job.sequences.begin(s), job.sequences.length(s)};
 }
 
+// What is asked for while a unit becomes codes: the next unit, where a statistic reads each before its codes
+// are made. The statistic waits for memory, the codes come from the second-level cache and leave memory idle.
+// note: nothing is gained for what is read once (Q): on a quiet Zen 4 rows asked for 16 KiB ahead cost 5 to
+// 25 %.
+TokenRange next_of(const Job& job, std::int64_t index) {
+  constexpr std::int64_t kMostBytes = 512 * 1024;  // of a unit: two fill the second-level cache
+  const bool reads_twice = job.recipe.smooth == Smooth::mean || job.recipe.equalise == Equalise::on;
+  const TokenRange range = range_of(job, index);
+  const std::int64_t bytes = range.length * job.x.shape[3] * (job.x.dtype == DType::f32 ? 4 : 2);
+  if (!reads_twice || bytes > kMostBytes || index + 1 == job.units()) return {};
+  return range_of(job, index + 1);
+}
+
 Unit make_unit(const Job& job, std::int64_t index) {
   return {index / job.heads(), RowReader(job.x, range_of(job, index), job.recipe, job.rotation)};
 }
@@ -301,9 +314,7 @@ void for_each_unit(const Job& job, const ParallelFor& parallel_for, Findings& fi
       Unit unit = make_unit(job, i);
       smooth(job, unit);
       equalise(job, unit);
-      // What is read once only streams by itself.
-      const bool reads_twice = job.recipe.smooth == Smooth::mean || job.recipe.equalise == Equalise::on;
-      if (reads_twice && i + 1 < job.units()) unit.rows.set_next(range_of(job, i + 1));
+      unit.rows.set_next(next_of(job, i));
       body(i, unit);
       findings.bad[static_cast<std::size_t>(i)] = unit.rows.bad();
     } catch (const std::bad_alloc&) {
