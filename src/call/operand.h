@@ -1,6 +1,7 @@
 // One head of one sequence of an operand, as a CPU backend reads it: rows decoded to the product's operand
 // type.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "base/sequences.h"
@@ -119,6 +120,14 @@ class HeadOperand {
     if (!x_.channel_exponent.data) return 0;
     return row_of<std::int32_t>(x_.channel_exponent, batch_, head_,
                                 packed_sequence_)[channel * x_.channel_exponent.stride[3]];
+  }
+  void channel_exponents(std::int32_t* out) const {
+    if (!x_.channel_exponent.data) {
+      std::fill_n(out, dim(), 0);
+      return;
+    }
+    const std::int32_t* from = row_of<std::int32_t>(x_.channel_exponent, batch_, head_, packed_sequence_);
+    for (std::int64_t c = 0; c < dim(); ++c) out[c] = from[c * x_.channel_exponent.stride[3]];
   }
   bool has_scales() const { return x_.scales.data != nullptr; }
   bool scales_vary_by_token() const { return x_.scales.data && x_.tokens_per_scale > 0; }

@@ -25,6 +25,11 @@ inline KeyRange visible_range(const AttentionDesc& desc, std::int64_t i, std::in
   return range;
 }
 
+/// Whether causality and window hide nothing.
+inline bool sees_all(const AttentionDesc& desc) {
+  return desc.mask == Mask::none && desc.window_left < 0 && desc.window_right < 0;
+}
+
 /// Bias and mask of one (batch entry, head): what a key adds to the scaled score, or that it is hidden.
 class HeadBias {
  public:

@@ -228,17 +228,16 @@ class Call {
     for (std::int64_t h = unit.head; h < unit.head + unit.heads; ++h) {
       const call::HeadOperand q(problem_.args.q, problem_.q, unit.sequence, h);
       q.token_scales(unit.begin, unit.tokens(), q_scale + r);
+      packed_.pack_queries(q, unit.begin, unit.tokens(), q_packed + r * groups * 4);
       for (std::int64_t token = unit.begin; token < unit.end; ++token, ++r) {
-        const RowSums sums = packed_.pack_query(q, token, q_packed + r * groups * 4);
-        q_sum[r] = sums.sum, q_size[r] = sums.size;
-        const call::KeyRange seen = visible(unit, token);
+        const call::KeyRange seen = call::sees_all(d) ? keys : visible(unit, token);
         first[r] = std::max(seen.begin, keys.begin),
         last[r] = std::max(first[r], std::min(seen.end, keys.end));
       }
     }
+    packed_.sum_queries(q_packed, padded, {q_sum, q_size});
     for (; r < padded; ++r)
-      q_sum[r] = q_size[r] = 0, q_scale[r] = q_scale[rows - 1], first[r] = first[rows - 1],
-      last[r] = last[rows - 1];
+      q_scale[r] = q_scale[rows - 1], first[r] = first[rows - 1], last[r] = last[rows - 1];
     call.q = q_packed, call.q_size = q_size, call.q_sum = q_sum, call.q_scale = q_scale, call.first = first,
     call.last = last;
     call.bias = bias_rows(unit, scratch);
@@ -246,10 +245,10 @@ class Call {
     float* channel = scratch.take<float>(dim_v);
     std::int32_t* exponent = scratch.take<std::int32_t>(dim_v);
     const bool at_the_end = v.has_scales() && !v.scales_vary_by_token();
-    for (std::int64_t c = 0; c < dim_v; ++c) {
-      channel[c] = at_the_end && c < v.dim() ? v.scale(0, c) : 1.0f;
-      exponent[c] = c < v.dim() ? v.exponent(c) : 0;
-    }
+    std::fill_n(channel, dim_v, 1.0f);
+    for (std::int64_t c = 0; at_the_end && c < v.dim(); ++c) channel[c] = v.scale(0, c);
+    v.channel_exponents(exponent);
+    std::fill(exponent + v.dim(), exponent + dim_v, 0);
     call.channel = channel, call.channel_exponent = exponent;
 
     const bool codes = nest_.output != Output::values;
@@ -295,6 +294,7 @@ class Call {
     const std::int64_t dim_v = problem_.desc.head_dim_v, batch = problem_.q.batch(unit.sequence),
                        first = problem_.q.begin(unit.sequence);
     const bool in_place = call.values && call.values == f32_rows(unit);
+    if (in_place && !call.lse && !problem_.args.o_scale.data) return;
     std::int64_t r = 0;
     for (std::int64_t h = unit.head; h < unit.head + unit.heads; ++h)
       for (std::int64_t token = unit.begin; token < unit.end; ++token, ++r) {

@@ -202,8 +202,6 @@ class RowsNest {
         }
       }
     }
-    const std::int64_t outs = groups(call_.rows) * kRows * (call_.dim_v / kLanes);
-    for (std::int64_t i = 0; i < outs; ++i) out_[i] = Out{};
     fill_channels(nullptr);
   }
 
@@ -242,10 +240,12 @@ class RowsNest {
     visit.live = call_.rows - g * kRows < kRows ? call_.rows - g * kRows : kRows;
     if (!bias_.any() && all_.first <= block.begin && block.end <= all_.last) {
       for (std::int64_t r = 0; r < visit.live; ++r) visit.keys[r] = {0, block.keys()};
-      visit.low = 0, visit.high = round_up(block.keys(), kLanes), visit.seen = (1u << visit.live) - 1;
+      visit.low = 0, visit.high = round_up(block.keys(), kLanes), visit.last = block.keys();
+      visit.seen = (1u << visit.live) - 1;
     } else if (!find_keys(visit)) {
       return false;
     }
+    visit.before = groups_[g].seen;
     groups_[g].seen |= visit.seen;
     if constexpr (kHasWords) {
       if (words_.fits(groups_[g], visit)) visit.form = Form::words;
@@ -274,9 +274,9 @@ class RowsNest {
       high = keys.last > high ? keys.last : high;
     }
     if (visit.seen == 0) return false;
-    visit.low = low / kLanes * kLanes, visit.high = round_up(high, kLanes);
+    visit.low = low / kLanes * kLanes, visit.high = round_up(high, kLanes), visit.last = high;
     if constexpr (kPBias)
-      visit.low = 0, visit.high = round_up(count, kLanes);  // the sum of V's codes is the block's
+      visit.low = 0, visit.high = round_up(count, kLanes), visit.last = count;  // V's codes are summed so
     for (std::int64_t r = 0; bias_.any() && r < visit.live; ++r)
       if (visit.seen >> r & 1) bias_.hide_outside(r, visit.keys[r], whole_stores<Isa>(visit.low, visit.high));
     return true;
@@ -287,7 +287,7 @@ class RowsNest {
       if (visit.form == Form::words && visit.live > 1 && !bias_.any()) multiply_qk_to_words(visit);
     }
     const std::int64_t low = visit.low + visit.words_made;
-    if (low == visit.high) return;
+    if (low >= visit.high) return;
     std::int32_t start[kRows];
     (visit.live == 1 ? kQk.qk_row : kQk.qk)(qk_tile(visit, low, start), (visit.high - low) / kLanes);
   }
@@ -298,8 +298,9 @@ class RowsNest {
     std::int32_t start[kRows];
     float factor[kRows];
     const TileWords words = words_.tile_words(groups_[visit.group], visit, factor);
-    visit.words_made =
-        kLanes * Isa::kToWords(qk_tile(visit, visit.low, start), words, (visit.high - visit.low) / kLanes);
+    // Keys are there to whole vectors of words, whatever a row sees of them.
+    visit.words_made = kLanes * Isa::kToWords(qk_tile(visit, visit.low, start), words,
+                                              round_up(visit.high - visit.low, 2 * kLanes) / kLanes);
   }
 
   /// Scores to codes of P.
@@ -337,7 +338,7 @@ class RowsNest {
               call_.head.v + (visit.block.begin + visit.low) / kGroup * row,
               row,
               kVector,
-              (visit.high - visit.low) / kGroup,
+              (round_up(visit.last, kGroup) - visit.low) / kGroup,
               kZeros,
               memory_.sums,
               memory_.sums_row};
@@ -355,14 +356,16 @@ class RowsNest {
       if (call_.head.block_channel) return 0;
       // A sum of no weights is 0, but for those of V that are NaN or infinite.
       if (is_float(S::kV) && visit.seen != (1u << visit.live) - 1) return 0;
+      if (visit.before && (visit.seen & ~visit.before)) return 0;  // some rows have no outputs yet
       alignas(64) float decay[kLanes], factor[kLanes];
       L::store(decay, visit.step[0].decay);
       L::store(factor, visit.step[0].factor);
       for (std::int64_t r = 0; r < kRows; ++r)
         if (!(visit.seen >> r & 1)) decay[r] = 1, factor[r] = 0;
       Out* const out = out_ + visit.group * kRows * call_.dim_v / kLanes;
-      return kPv.pv_and_fold(tile, {decay, factor, reinterpret_cast<std::byte*>(out), 4 * call_.dim_v},
-                             call_.dim_v / kLanes);
+      const TileFold fold{visit.before ? decay : nullptr, factor, reinterpret_cast<std::byte*>(out),
+                          4 * call_.dim_v};
+      return kPv.pv_and_fold(tile, fold, call_.dim_v / kLanes);
     } else {
       return 0;
     }
@@ -380,11 +383,13 @@ class RowsNest {
         step = row_of<L>(visit.step[0], r);
       else
         step = visit.step[r];
+      const bool fresh = !(visit.before >> r & 1);
       for (std::int64_t c = first; c < columns; ++c) {
         PvAcc pv = load<PvAcc>(sums + (c - first) * kVector);
         if constexpr (kPBias)
           pv -= 128 * load<I32>(reinterpret_cast<const std::byte*>(
                           call_.head.block_v_sum + visit.block.index * call_.dim_v + c * kLanes));
+        if (fresh) out[c] = Out{};
         scheme_.fold(out[c], pv, step, channel_[c]);
       }
     }

@@ -91,17 +91,17 @@ struct FixedSoftmax {
     const auto reference = simd::fill<U16>(static_cast<std::uint16_t>(peak));
     F32 total{};
     std::int64_t j = 0;
-    const auto step = [&](I32 sum, std::int64_t at, const auto& see) {
-      const U16 low = see(Isa::template weight<Mantissa>(reference - load<U16>(words + 2 * at)), at);
-      const U16 high =
-          see(Isa::template weight<Mantissa>(reference - load<U16>(words + 2 * (at + kRun))), at + kRun);
+    const auto all = [&](std::int64_t at) {
+      return Isa::template weight<Mantissa>(reference - load<U16>(words + 2 * at));
+    };
+    const auto some = [&](std::int64_t at) { return at < count ? (visible(at) ? all(at) : U16{}) : U16{}; };
+    const auto step = [&](I32 sum, std::int64_t at, const auto& weights) {
+      const U16 low = weights(at), high = weights(at + kRun);
       sum = Isa::add_mass(sum, low, load<U16>(reinterpret_cast<const std::byte*>(mass + at)));
       sum = Isa::add_mass(sum, high, load<U16>(reinterpret_cast<const std::byte*>(mass + at + kRun)));
       Isa::store_word_codes(p + at * kPBytes, W::mulhrs_u16(low, 255), W::mulhrs_u16(high, 255));
       return sum;
     };
-    const auto all = [](U16 w, std::int64_t) { return w; };
-    const auto some = [&](U16 w, std::int64_t at) { return visible(at) ? w : U16{}; };
     static_assert(fixed16::kPairsPerSum * kRun == 2 * kChunk);
     if (seen.first <= 0) {
       for (; j + 2 * kChunk <= seen.last; j += 2 * kChunk)

@@ -47,10 +47,10 @@ class FixedRows : public WordRows<S, Isa> {
   bool softmax(Group& group, ThisVisit& visit) const {
     make_words(group, visit);
     const std::int64_t count = this->count(visit);
-    I32 largest[kRows] = {};
-    for (std::int64_t r = 0; r < visit.live; ++r) {
-      const KeySpan seen = this->seen(visit, r);
-      if (visit.seen >> r & 1) largest[r] = Fixed::largest(this->words(r), seen, count, this->visible(seen));
+    I32 largest[kRows];
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      const KeySpan seen = visit.seen >> r & 1 ? this->seen(visit, r) : KeySpan{};
+      largest[r] = Fixed::largest(this->words(r), seen, visit.seen >> r & 1 ? count : 0, this->visible(seen));
     }
     const I32 peaks = rows_reduced<kRows>(largest, Larger{});
     alignas(64) std::int32_t peak[kLanes];

@@ -5,9 +5,9 @@
 
 namespace octet::cpu {
 
-/// Of a row's codes.
+/// [row]: of a row's codes, and of their absolute values.
 struct RowSums {
-  std::int32_t sum, size;  ///< of the codes and of their absolute values; 0 for floats
+  std::int32_t *sum, *size;
 };
 
 /// Codes of tokens, `stride` bytes apart.
@@ -17,7 +17,8 @@ struct CodeRows {
 };
 
 struct PackKernels {
-  RowSums (*sums)(const std::int8_t* codes, std::int64_t count);
+  /// Of `count` rows of `bytes` codes each, one after another.
+  void (*sums)(const std::byte* rows, std::int64_t bytes, std::int64_t count, const RowSums& out);
   /// A row as u8 with code + 128.
   void (*to_u8)(const std::int8_t* codes, std::int64_t count, std::uint8_t* out);
   /// K: rows of `groups` 4-byte groups, as many rows as a vector has lanes, to a vector for each group;

@@ -18,27 +18,49 @@ struct PackIn {
   /// Rows that share a part's four lanes; a vector is made of kLanes / 4 parts.
   static constexpr int kPartRows = 4;
 
-  static RowSums sums(const std::int8_t* codes, std::int64_t count) {
-    constexpr std::int64_t kStep = 16;
-    // psadbw sums unsigned bytes: |code|, and code + 128.
-    const __m128i high = _mm_set1_epi8(-128);
-    __m128i shifted{}, absolute{};
-    std::int64_t c = 0;
-    for (; c + kStep <= count; c += kStep) {
-      const __m128i code = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + c));
-      shifted = _mm_add_epi64(shifted, _mm_sad_epu8(_mm_xor_si128(code, high), __m128i{}));
-      absolute = _mm_add_epi64(absolute, _mm_sad_epu8(_mm_abs_epi8(code), __m128i{}));
+  /// psadbw sums unsigned bytes: code + 128 here, and |code| 32 bits higher.
+  using Sums = simd::RegisterOf<std::uint64_t, 4 * kLanes>;
+  static Sums sums_of(Words codes) {
+    constexpr std::uint32_t kSigns = 0x80808080;
+    constexpr int kHigher = 32;
+    const Words shifted = codes ^ kSigns;
+    if constexpr (kLanes == 16) {
+      const __m512i x = simd::cast<__m512i>(codes);
+      return simd::cast<Sums>(_mm512_sad_epu8(simd::cast<__m512i>(shifted), __m512i{})) +
+             (simd::cast<Sums>(_mm512_sad_epu8(_mm512_abs_epi8(x), __m512i{})) << kHigher);
+    } else {
+      const __m256i x = simd::cast<__m256i>(codes);
+      return simd::cast<Sums>(_mm256_sad_epu8(simd::cast<__m256i>(shifted), __m256i{})) +
+             (simd::cast<Sums>(_mm256_sad_epu8(_mm256_abs_epi8(x), __m256i{})) << kHigher);
     }
-    const auto both = [](__m128i x) {
-      return _mm_cvtsi128_si32(x) + _mm_cvtsi128_si32(_mm_unpackhi_epi64(x, x));
-    };
-    RowSums s{both(shifted) - 128 * static_cast<std::int32_t>(c), both(absolute)};
-    for (; c < count; ++c) {
-      const std::int32_t code = codes[c];
-      s.sum += code;
-      s.size += code < 0 ? -code : code;
+  }
+  static std::uint64_t total(Sums sums) {
+    std::uint64_t lanes[kLanes / 2], all = 0;
+    __builtin_memcpy(lanes, &sums, sizeof lanes);
+    for (const std::uint64_t lane : lanes) all += lane;
+    return all;
+  }
+  static void sums(const std::byte* rows, std::int64_t bytes, std::int64_t count, const RowSums& out) {
+    constexpr std::int64_t kVector = 4 * kLanes;
+    constexpr std::int32_t kShift = 128;
+    const auto shifts = static_cast<std::int32_t>((bytes + kVector - 1) / kVector * kVector * kShift);
+    for (std::int64_t r = 0; r < count; ++r, rows += bytes) {
+      Sums sums{};
+      std::int64_t at = 0;
+      for (; at + kVector <= bytes; at += kVector) {
+        Words codes;
+        __builtin_memcpy(&codes, rows + at, sizeof codes);
+        sums += sums_of(codes);
+      }
+      if (at < bytes) {
+        Words codes{};
+        __builtin_memcpy(&codes, rows + at, static_cast<std::size_t>(bytes - at));
+        sums += sums_of(codes);
+      }
+      const std::uint64_t both = total(sums);
+      out.sum[r] = static_cast<std::int32_t>(both) - shifts;
+      out.size[r] = static_cast<std::int32_t>(both >> 32);
     }
-    return s;
   }
   static void to_u8(const std::int8_t* codes, std::int64_t count, std::uint8_t* out) {
     for (std::int64_t c = 0; c < count; ++c) out[c] = static_cast<std::uint8_t>(codes[c] ^ -128);

@@ -185,15 +185,24 @@ void PackedCall::pack_codes(Element element, const std::int8_t* codes, std::int6
   }
 }
 
-RowSums PackedCall::pack_query(const call::HeadOperand& q, std::int64_t token, std::byte* out) const {
-  if (is_float(nest_.packing.q)) {
-    pack_row(nest_.packing.q, q, token, out);
-    return {};
+void PackedCall::pack_queries(const call::HeadOperand& q, std::int64_t begin, std::int64_t count,
+                              std::byte* out) const {
+  const std::int64_t bytes = dim_groups_ * 4;
+  const bool together = nest_.packing.q == Element::s8 && q.dim() == bytes && q.token_stride() == bytes;
+  if (const std::int8_t* codes = together ? q.s8_row(begin) : nullptr) {
+    std::memcpy(out, codes, static_cast<std::size_t>(count * bytes));
+    return;
   }
-  std::int8_t room[kLargestDim];
-  const std::int8_t* codes = codes_of(q, token, room);
-  pack_codes(nest_.packing.q, codes, q.dim(), out);
-  return kernels_.sums(codes, q.dim());
+  for (std::int64_t i = 0; i < count; ++i) pack_row(nest_.packing.q, q, begin + i, out + i * bytes);
+}
+
+void PackedCall::sum_queries(const std::byte* packed, std::int64_t count, const RowSums& out) const {
+  if (is_float(nest_.packing.q)) {
+    std::fill_n(out.sum, count, 0);
+    std::fill_n(out.size, count, 0);
+  } else {
+    kernels_.sums(packed, dim_groups_ * 4, count, out);
+  }
 }
 
 // Rows of as many keys as a vector has lanes are turned into columns together, from where they are if no row

@@ -62,8 +62,10 @@ class PackedCall {
   void close(std::byte* workspace, const call::Problem& problem, const Prepare& prepare,
              const HeadIndex& head, std::int64_t block) const;
 
-  /// Writes a row of queries as dim_groups() groups of elements, zeros at the end.
-  RowSums pack_query(const call::HeadOperand& q, std::int64_t token, std::byte* out) const;
+  /// Writes rows of queries as dim_groups() groups of elements each, zeros at the end of a row.
+  void pack_queries(const call::HeadOperand& q, std::int64_t begin, std::int64_t count, std::byte* out) const;
+  /// What rows so written sum up to; 0 where they are floats.
+  void sum_queries(const std::byte* packed, std::int64_t count, const RowSums& out) const;
 
   std::int64_t dim_groups() const { return dim_groups_; }
   std::int64_t dim_v() const { return dim_v_; }

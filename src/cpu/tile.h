@@ -31,11 +31,12 @@ struct TileWords {
   std::int64_t out_row;
 };
 
-/// What the sums of a tile become instead of being stored: out = out * decay + sum * factor, in f32, the last
-/// two with one rounding.
+/// What the sums of a tile become instead of being stored: out = out * decay + sum * factor, in f32, the
+/// addition and the product before it with one rounding.
 struct TileFold {
-  const float *decay, *factor;  ///< [row]
-  std::byte* out;               ///< row r and column c at out + r * out_row + c * vector bytes
+  const float* decay;   ///< [row]; null: 0, and out may be anything
+  const float* factor;  ///< [row]
+  std::byte* out;       ///< row r and column c at out + r * out_row + c * vector bytes
   std::int64_t out_row;
 };
 

@@ -52,7 +52,9 @@ struct Visit {
   std::int64_t group = 0, live = 0;  ///< its number, and its rows that are not padding
   KeySpan keys[Isa::kRows];          ///< of the block, that a row sees; first == last: none
   std::int64_t low = 0, high = 0;    ///< the block's keys that are computed: whole vectors
+  std::int64_t last = 0;             ///< behind the last key that a row sees
   std::uint32_t seen = 0;            ///< bit r: row r sees a key
+  std::uint32_t before = 0;          ///< bit r: it saw one in a block before, and has outputs
   Form form = Form::wide;
   std::int64_t words_made = 0;  ///< keys from `low` whose words came with their products
   typename S::Step step[RowGroup<S, Isa>::kSets];

@@ -160,10 +160,10 @@ RowTerms scaled_terms(const RowContext& row) {
   // The scales' product and the product with it; in the row's factor: log2 e, softmax_scale, Q's scale.
   add_score_roundings(row, 2, 3, t);
   const double v_in_p = row.keys.v_varies() ? 2 : 0;  // 1 / scale, and the product with it
-  // Integer block sums are exact in f32 to 2^24 (255 * 127 * 512), then V's scale of the block; V's at the
-  // end.
+  // Integer block sums are exact in f32 to 2^24 (255 * 127 * 512), then V's scale of the block; at the end
+  // the reciprocal of the row sum, and V's scale.
   const double at_fold = row.desc().key_block > 512 ? 2 : 1;
-  add_sum_roundings(row, v_in_p, at_fold, 1, t);
+  add_sum_roundings(row, v_in_p, at_fold, 2, t);
   return t;
 }
 

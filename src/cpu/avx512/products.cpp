@@ -22,6 +22,8 @@ OCTET_TILE_6X4(tile_f32, OCTET_FMA)
 // dim of 64.
 constexpr int kWovenSteps = 6;  ///< of a set, at least: one for each row of words
 
+// Laid out as it runs.
+// clang-format off
 // One row of a step: its group in every lane, times two columns.
 #define OCTET_PAIR_ROW(ADDRESS, S0, S1) \
   "vpbroadcastd " ADDRESS ", %%zmm28\n\t" OCTET_UNSIGNED_B("24", S0) OCTET_UNSIGNED_B("25", S1)
@@ -50,11 +52,9 @@ constexpr int kWovenSteps = 6;  ///< of a set, at least: one for each row of wor
   OCTET_PAIR_STEP(__VA_ARGS__, OCTET_CONVERT(E0, E1), SCALE("0", E0) SCALE("64", E1),         \
                   OCTET_LEVEL(ROW, "26", E0) OCTET_LEVEL(ROW, "27", E1), OCTET_ROUND(E0, E1), \
                   OCTET_STORE_WORDS(E0, E1), "")
-#define OCTET_ROW_OF_WORDS(SCALE, ROW, E0, E1)                                              \
-  OCTET_CONVERT(E0, E1)                                                                     \
-  SCALE("0", E0)                                                                            \
-  SCALE("64", E1) OCTET_LEVEL(ROW, "26", E0) OCTET_LEVEL(ROW, "27", E1) OCTET_ROUND(E0, E1) \
-      OCTET_STORE_WORDS(E0, E1)
+#define OCTET_ROW_OF_WORDS(SCALE, ROW, E0, E1)                                    \
+  OCTET_CONVERT(E0, E1) SCALE("0", E0) SCALE("64", E1) OCTET_LEVEL(ROW, "26", E0) \
+      OCTET_LEVEL(ROW, "27", E1) OCTET_ROUND(E0, E1) OCTET_STORE_WORDS(E0, E1)
 #define OCTET_NO_SCALE(OFFSET, SUM)
 #define OCTET_SCALE(OFFSET, SUM) "vmulps " OFFSET "(%[scale]), %%zmm" SUM ", %%zmm" SUM "\n\t"
 
@@ -91,41 +91,59 @@ constexpr int kWovenSteps = 6;  ///< of a set, at least: one for each row of wor
           OCTET_ROW_OF_WORDS(SCALE, "4", E8, E9) OCTET_ROW_OF_WORDS(SCALE, "5", E10, E11)
 #define OCTET_LAST(...) OCTET_LAST_6(__VA_ARGS__)
 
-// `fours` times four columns. The first set finds nothing in the other: its words go where those of the first
+// `pairs` times two columns. The first set finds nothing in the other: its words go where those of the first
 // columns will, and are overwritten by them.
-#define OCTET_TO_WORDS(NAME, SCALE, NEXT_SCALE)                                                             \
-  __attribute__((noinline)) void NAME(const Tile& t, const TileWords& w, std::int64_t fours) {              \
-    const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row, *b = t.b;                                            \
-    std::byte* out = w.out;                                                                                 \
-    const float *level = w.level, *scale = w.scale;                                                         \
-    const std::int64_t a_back = 4 * t.steps, b_next = 2 * t.b_column - t.steps * t.b_step,                  \
-                       out_back = kRows * w.out_row - kVector, out_all = kRows * w.out_row,                 \
-                       rest = t.steps - kWovenSteps;                                                        \
-    std::int64_t from;                                                                                      \
+#define OCTET_TO_WORDS(NAME, SCALE, NEXT_SCALE)                                                               \
+  __attribute__((noinline)) void NAME(const Tile& t, const TileWords& w, std::int64_t pairs) {                \
+    const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row, *b = t.b;                                              \
+    std::byte* out = w.out;                                                                                   \
+    const float *level = w.level, *scale = w.scale;                                                           \
+    const std::int64_t a_back = 4 * t.steps, b_next = 2 * t.b_column - t.steps * t.b_step,                    \
+                       out_back = kRows * w.out_row - kVector, out_all = kRows * w.out_row,                   \
+                       rest = t.steps - kWovenSteps;                                                          \
+    std::int64_t from;                                                                                        \
     asm volatile(                                                                                           \
-        OCTET_START_SET(OCTET_SET_A) OCTET_WOVEN(SCALE, OCTET_SET_B, OCTET_SET_A) OCTET_REST_OF(            \
-            "0", OCTET_SET_A) "sub %[out_all], %[out]\n\t" OCTET_NEXT_PAIR                                  \
-                              "jmp 7f\n"                                                                    \
-                              "6:\n\t" OCTET_START_SET(OCTET_SET_A) OCTET_WOVEN(                            \
-                                  SCALE, OCTET_SET_B, OCTET_SET_A) OCTET_REST_OF("3", OCTET_SET_A)          \
-                                  OCTET_NEXT_PAIR OCTET_NEXT_WORDS(NEXT_SCALE) "7:\n\t" OCTET_START_SET(    \
-                                      OCTET_SET_B) OCTET_WOVEN(SCALE, OCTET_SET_A, OCTET_SET_B)             \
-                                      OCTET_REST_OF("4", OCTET_SET_B) OCTET_NEXT_PAIR OCTET_NEXT_WORDS(     \
-                                          NEXT_SCALE) "decq %[fours]\n\tjnz 6b\n\t" OCTET_LAST(SCALE,       \
-                                                                                               OCTET_SET_B) \
+        OCTET_START_SET(OCTET_SET_A)                                                                        \
+        OCTET_WOVEN(SCALE, OCTET_SET_B, OCTET_SET_A)                                                        \
+        OCTET_REST_OF("0", OCTET_SET_A)                                                                     \
+        OCTET_NEXT_PAIR                                                                                     \
+        "sub %[out_all], %[out]\n\t"                                                                        \
+        "jmp 7f\n"                                                                                          \
+        "6:\n\t"                                                                                            \
+        OCTET_START_SET(OCTET_SET_A)                                                                        \
+        OCTET_WOVEN(SCALE, OCTET_SET_B, OCTET_SET_A)                                                        \
+        OCTET_REST_OF("3", OCTET_SET_A)                                                                     \
+        OCTET_NEXT_PAIR                                                                                     \
+        OCTET_NEXT_WORDS(NEXT_SCALE)                                                                        \
+        "7:\n\t"                                                                                            \
+        "decq %[pairs]\n\t"                                                                                 \
+        "jz 8f\n\t"                                                                                         \
+        OCTET_START_SET(OCTET_SET_B)                                                                        \
+        OCTET_WOVEN(SCALE, OCTET_SET_A, OCTET_SET_B)                                                        \
+        OCTET_REST_OF("4", OCTET_SET_B)                                                                     \
+        OCTET_NEXT_PAIR                                                                                     \
+        OCTET_NEXT_WORDS(NEXT_SCALE)                                                                        \
+        "decq %[pairs]\n\t"                                                                                 \
+        "jnz 6b\n\t"                                                                                        \
+        OCTET_LAST(SCALE, OCTET_SET_B)                                                                      \
+        "jmp 9f\n"                                                                                          \
+        "8:\n\t"                                                                                            \
+        OCTET_LAST(SCALE, OCTET_SET_A)                                                                      \
+        "9:\n\t"                                                                                            \
         : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [out] "+r"(out), [level] "+r"(level),                    \
-          [scale] "+r"(scale), [from] "=&r"(from), [fours] "+m"(fours)                                      \
+          [scale] "+r"(scale), [from] "=&r"(from), [pairs] "+m"(pairs)                                      \
         : [row] "r"(t.a_row), [column] "r"(t.b_column), [factor] "r"(w.factor), [out_row] "r"(w.out_row),   \
           [step] "m"(t.b_step), [start] "m"(t.start), [rest] "m"(rest), [a_back] "m"(a_back),               \
           [b_next] "m"(b_next), [out_back] "m"(out_back), [out_all] "m"(out_all)                            \
-        : OCTET_VECTORS);                                                                                   \
+        : OCTET_VECTORS); \
   }
+// clang-format on
 
 OCTET_TO_WORDS(tiles_to_words, OCTET_NO_SCALE, "")
 OCTET_TO_WORDS(tiles_to_scaled_words, OCTET_SCALE, OCTET_NEXT_SCALE)
 
-OCTET_TILE_AND_FOLD(tile_u8_s8_and_fold, OCTET_UNSIGNED_A, OCTET_FROM_INTEGER)
-OCTET_TILE_AND_FOLD(tile_f32_and_fold, OCTET_FMA, OCTET_AS_IT_IS)
+OCTET_TILES_TO_OUT(tile_u8_s8_and_fold, OCTET_UNSIGNED_A, OCTET_FROM_INTEGER)
+OCTET_TILES_TO_OUT(tile_f32_and_fold, OCTET_FMA, OCTET_AS_IT_IS)
 
 /// How a group of `a` in every lane meets a column of `b`.
 struct UnsignedB {
@@ -145,10 +163,11 @@ struct FusedF32 {
 
 void multiply_s8_u8(const Tile& t, std::int64_t columns) { all<UnsignedB>(tile_s8_u8, t, columns); }
 std::int64_t multiply_s8_u8_to_words(const Tile& t, const TileWords& words, std::int64_t columns) {
-  const std::int64_t fours = columns / kColumns;
-  if (fours == 0 || t.steps < kWovenSteps) return 0;
-  (words.scale ? tiles_to_scaled_words : tiles_to_words)(t, words, fours);
-  return fours * kColumns;
+  constexpr std::int64_t kPair = 2;
+  const std::int64_t pairs = columns / kPair;
+  if (pairs == 0 || t.steps < kWovenSteps) return 0;
+  (words.scale ? tiles_to_scaled_words : tiles_to_words)(t, words, pairs);
+  return pairs * kPair;
 }
 std::int64_t multiply_u8_s8_and_fold(const Tile& t, const TileFold& fold, std::int64_t columns) {
   return all_and_fold(tile_u8_s8_and_fold, t, fold, columns);

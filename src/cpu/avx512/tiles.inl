@@ -67,33 +67,52 @@ constexpr int kColumns = 4, kVector = 64;
                  : OCTET_VECTORS);                                                                   \
   }
 
-// One row's sums of P V into the row's outputs; NUMBER(sum) makes it a float.
+// One row's sums of P V into the row's outputs, or in place of them; NUMBER(sum) makes it a float.
 #define OCTET_FROM_INTEGER(SUM) "vcvtdq2ps %%zmm" SUM ", %%zmm" SUM "\n\t"
 #define OCTET_AS_IT_IS(SUM)
-#define OCTET_FOLD_COLUMN(NUMBER, OFFSET, ROW, SUM)                                         \
-  NUMBER(SUM)                                                                               \
-  "vmulps 4*" ROW "(%[factor])%{1to16%}, %%zmm" SUM ", %%zmm" SUM "\n\tvfmadd231ps " OFFSET \
-  "(%[out]), %%zmm28, %%zmm" SUM "\n\tvmovups %%zmm" SUM ", " OFFSET "(%[out])\n\t"
+#define OCTET_TIMES_FACTOR(ROW, SUM) "vmulps 4*" ROW "(%[factor])%{1to16%}, %%zmm" SUM ", %%zmm" SUM "\n\t"
+#define OCTET_STORE_OUT(OFFSET, SUM) "vmovups %%zmm" SUM ", " OFFSET "(%[out])\n\t"
+#define OCTET_FOLD_COLUMN(NUMBER, OFFSET, ROW, SUM) \
+  NUMBER(SUM)                                       \
+  OCTET_TIMES_FACTOR(ROW, SUM)                      \
+  "vfmadd231ps " OFFSET "(%[out]), %%zmm28, %%zmm" SUM "\n\t" OCTET_STORE_OUT(OFFSET, SUM)
 #define OCTET_FOLD(NUMBER, ROW, S0, S1, S2, S3)                                           \
   "vbroadcastss 4*" ROW "(%[decay]), %%zmm28\n\t" OCTET_FOLD_COLUMN(NUMBER, "0", ROW, S0) \
       OCTET_FOLD_COLUMN(NUMBER, "64", ROW, S1) OCTET_FOLD_COLUMN(NUMBER, "128", ROW, S2)  \
           OCTET_FOLD_COLUMN(NUMBER, "192", ROW, S3) "add %[out_row], %[out]\n\t"
+#define OCTET_SET_COLUMN(NUMBER, OFFSET, ROW, SUM) \
+  NUMBER(SUM)                                      \
+  OCTET_TIMES_FACTOR(ROW, SUM) OCTET_STORE_OUT(OFFSET, SUM)
+#define OCTET_SET(NUMBER, ROW, S0, S1, S2, S3) \
+  OCTET_SET_COLUMN(NUMBER, "0", ROW, S0)       \
+  OCTET_SET_COLUMN(NUMBER, "64", ROW, S1)      \
+  OCTET_SET_COLUMN(NUMBER, "128", ROW, S2)     \
+  OCTET_SET_COLUMN(NUMBER, "192", ROW, S3) "add %[out_row], %[out]\n\t"
 
-#define OCTET_TILE_AND_FOLD(NAME, MUL, NUMBER)                                                               \
+#define OCTET_TILE_TO_OUT(NAME, END, MUL, NUMBER)                                                            \
   __attribute__((noinline)) void NAME(const Tile& t, const TileFold& f, const std::byte* b,                  \
                                       std::byte* out) {                                                      \
     const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row;                                                       \
     std::int64_t steps = t.steps;                                                                            \
     asm volatile(                                                                                            \
-        OCTET_SUMS_6X4(MUL) OCTET_FOLD(NUMBER, "0", "0", "1", "2", "3") OCTET_FOLD(                          \
-            NUMBER, "1", "4", "5", "6", "7") OCTET_FOLD(NUMBER, "2", "8", "9", "10", "11")                   \
-            OCTET_FOLD(NUMBER, "3", "12", "13", "14", "15") OCTET_FOLD(NUMBER, "4", "16", "17", "18", "19")  \
-                OCTET_FOLD(NUMBER, "5", "20", "21", "22", "23")                                              \
+        OCTET_SUMS_6X4(MUL) END(NUMBER, "0", "0", "1", "2", "3") END(NUMBER, "1", "4", "5", "6", "7")        \
+            END(NUMBER, "2", "8", "9", "10", "11") END(NUMBER, "3", "12", "13", "14", "15")                  \
+                END(NUMBER, "4", "16", "17", "18", "19") END(NUMBER, "5", "20", "21", "22", "23")            \
         : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [steps] "+r"(steps), [out] "+r"(out)                      \
         : [row] "r"(t.a_row), [column] "r"(t.b_column), [column3] "r"(3 * t.b_column), [step] "r"(t.b_step), \
           [out_row] "r"(f.out_row), [start] "r"(t.start), [decay] "r"(f.decay), [factor] "r"(f.factor)       \
         : OCTET_VECTORS);                                                                                    \
   }
+
+/// A tile that ends in outputs, `b` and `out` being those of its first column.
+using TileToOut = void (*)(const Tile&, const TileFold&, const std::byte* b, std::byte* out);
+struct TilesToOut {
+  TileToOut fold, set;  ///< set: whatever the outputs were
+};
+#define OCTET_TILES_TO_OUT(NAME, MUL, NUMBER)             \
+  OCTET_TILE_TO_OUT(NAME##_fold, OCTET_FOLD, MUL, NUMBER) \
+  OCTET_TILE_TO_OUT(NAME##_set, OCTET_SET, MUL, NUMBER)   \
+  constexpr TilesToOut NAME{NAME##_fold, NAME##_set};
 
 __m512i broadcast(const std::byte* group) {
   std::int32_t bits;
@@ -154,10 +173,11 @@ void all(void (*whole)(const Tile&, const std::byte* b, std::byte* out), const T
 }
 
 /// The same of whole tiles whose sums are folded; returns how many columns they have.
-std::int64_t all_and_fold(void (*whole)(const Tile&, const TileFold&, const std::byte* b, std::byte* out),
-                          const Tile& t, const TileFold& fold, std::int64_t columns) {
+std::int64_t all_and_fold(const TilesToOut& tiles, const Tile& t, const TileFold& fold,
+                          std::int64_t columns) {
   const std::byte* b = t.b;
   std::byte* out = fold.out;
+  const TileToOut whole = fold.decay ? tiles.fold : tiles.set;
   const std::int64_t tiled = columns / kColumns * kColumns;
   for (std::int64_t c = 0; c < tiled; c += kColumns, b += kColumns * t.b_column, out += kColumns * kVector)
     whole(t, fold, b, out);

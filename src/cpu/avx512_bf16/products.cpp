@@ -8,7 +8,7 @@ namespace {
 #define OCTET_PAIRS(COLUMN, SUM) "vdpbf16ps %%zmm" COLUMN ", %%zmm28, %%zmm" SUM "\n\t"
 
 OCTET_TILE_6X4(tile_bf16, OCTET_PAIRS)
-OCTET_TILE_AND_FOLD(tile_bf16_and_fold, OCTET_PAIRS, OCTET_AS_IT_IS)
+OCTET_TILES_TO_OUT(tile_bf16_and_fold, OCTET_PAIRS, OCTET_AS_IT_IS)
 
 struct Pairs {
   static __m512i multiply(__m512i sum, __m512i a, __m512i b) {
