@@ -1,8 +1,7 @@
 // The softmax of a row of `integer` in 16-bit lanes: the narrow form of docs/numerics/integer.md, whose bits
 // are those of the wide one (IntegerScheme::fits_u16); part of attend.inl's nest.
 //
-// Isa: besides what fixed.inl asks for, word_of() (where key i of a run lies among its words) and
-// least_word().
+// Isa: besides what fixed.inl asks for, least_word().
 #pragma once
 #include <cstdint>
 

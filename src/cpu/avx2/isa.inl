@@ -45,7 +45,6 @@ struct Isa256 {
   // The 16-bit form (fixed.inl), words in the order of their keys.
   using Words = VectorLane<16, Tag>;
   typedef std::int16_t SignedWords __attribute__((vector_size(32)));
-  static constexpr std::int64_t word_of(std::int64_t key) { return key; }
 
   static void store_levels(__m256 low, __m256 high, std::byte* words) {
     constexpr int kQuartersInOrder = 0xd8;  // 0, 2, 1, 3: packs work within halves

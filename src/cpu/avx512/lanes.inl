@@ -71,9 +71,6 @@ struct Isa512 {
   // words are 4 of its keys 0...15, then 4 of its keys 16...31.
   using Words = VectorLane<32, Tag>;
   typedef std::int16_t SignedWords __attribute__((vector_size(64)));
-  static constexpr std::int64_t word_of(std::int64_t key) {
-    return key % 16 / 4 * 8 + key / 16 * 4 + key % 4;
-  }
 
   static void store_levels(__m512 low, __m512 high, std::byte* words) {
     _mm512_storeu_si512(words, _mm512_packs_epi32(_mm512_cvtps_epi32(low), _mm512_cvtps_epi32(high)));
