@@ -19,11 +19,15 @@ octet_status call(const octet_plan* plan, const octet_attention_args* args, capi
     const AttentionArgs given = abi::from_c(*args);
     OCTET_TRY(validate_args(plan->plan, given, Outputs::attention));
     if (plan->plan.desc.tokens_q == 0) return {};
-    Result<AttentionArgs> ready = capi::prepare(plan->plan, plan->call, given, which);
+    const bool by_head = which != capi::Operands::queries && capi::packs_by_head(plan->plan);
+    if (by_head) OCTET_TRY(capi::pack_by_head(plan->plan, given));
+    if (by_head && which == capi::Operands::keys) return {};
+    Result<AttentionArgs> ready =
+        capi::prepare(plan->plan, plan->call, given, by_head ? capi::Operands::queries : which);
     if (!ready.ok()) return ready.status();
     if (plan->plan.kernel_bytes > 0)
       ready.value().workspace = static_cast<std::byte*>(given.workspace) + plan->plan.kernel_offset;
-    const Run run = plan->plan.*part;
+    const Run run = plan->plan.*(by_head ? &Plan::run_packed : part);
     return run ? run(plan->plan.desc, ready.value()) : Status{};
   });
 }

@@ -27,6 +27,9 @@ struct Simd {
     cpu::pack(isa, desc, args);
     return {};
   }
+  static std::unique_ptr<KeyPacker> make_packer(const AttentionDesc& desc, const AttentionArgs& args) {
+    return cpu::make_packer(isa, desc, args);
+  }
   static std::unique_ptr<KvStore> make_store(const AttentionDesc& desc, const QuantizedTensor& k,
                                              const QuantizedTensor& v) {
     return cpu::make_store(isa, desc, k, v);
@@ -40,8 +43,8 @@ struct Simd {
 template <cpu::Isa isa>
 Kernel simd() {
   using K = Simd<isa>;
-  return {cpu::name_of(isa), K::refusal, K::run,        K::workspace_bytes,
-          Device::cpu,       K::pack,    K::run_packed, K::make_store};
+  return {cpu::name_of(isa), K::refusal,    K::run,         K::workspace_bytes, Device::cpu,
+          K::pack,           K::run_packed, K::make_packer, K::make_store};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "base/parallel.h"
@@ -148,6 +149,42 @@ Result<AttentionArgs> prepare(const Plan& plan, const CallLayout& call, const At
   }
   fill_q_anchor(d, q, ready.k.mean, ready.q_anchor, args);
   return ready;
+}
+
+bool packs_by_head(const Plan& plan) {
+  constexpr std::int64_t kMostBytes = 512 * 1024;  // of a head's codes: half of a second-level cache
+  const AttentionDesc& d = plan.desc;
+  const auto is_made = [](const OperandPlan& x) {
+    return !x.prequantized && x.layout.codes.shape != std::array<std::int64_t, 4>{};
+  };
+  if (!plan.make_packer || !is_made(plan.k) || !is_made(plan.v) || d.scheme == Scheme::qattn) return false;
+  const OperandRecipes recipes = operand_recipes(d);
+  for (const quant::OperandRecipe* recipe : {&recipes.q, &recipes.k, &recipes.v})
+    if (!quant::HeadQuantizer::takes(*recipe)) return false;
+  const std::int64_t tokens = d.tokens_k / std::max<std::int64_t>(d.sequences, 1);
+  const std::int64_t token_bytes =
+      d.head_dim * bytes_of(plan.k.layout.codes.dtype) + d.head_dim_v * bytes_of(plan.v.layout.codes.dtype);
+  return tokens * token_bytes <= kMostBytes;
+}
+
+Status pack_by_head(const Plan& plan, const AttentionArgs& args) {
+  const AttentionDesc& d = plan.desc;
+  OperandRecipes recipes = operand_recipes(d);
+  recipes.k.anchor = args.k_anchor;
+  const Sequences keys = sequences_of(d, d.tokens_k, args.cu_seqlens_k);
+  AttentionArgs ready = args;
+  ready.k = placed(plan.k.layout, args.workspace), ready.v = placed(plan.v.layout, args.workspace);
+  ready.workspace = static_cast<std::byte*>(args.workspace) + plan.kernel_offset;
+  quant::HeadQuantizer k(args.k.codes, keys, recipes.k, ready.k), v(args.v.codes, keys, recipes.v, ready.v);
+  const std::unique_ptr<KeyPacker> packer = plan.make_packer(d, ready);
+  for_each_parallel(args.parallel_for, keys.count * d.heads_kv, [&](std::int64_t i) {
+    const std::int64_t sequence = i / d.heads_kv, head = i % d.heads_kv;
+    k.run(sequence, head);
+    v.run(sequence, head);
+    packer->pack(sequence, head);
+  });
+  OCTET_TRY(k.status());
+  return v.status();
 }
 
 }  // namespace octet::capi

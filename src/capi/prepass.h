@@ -17,4 +17,12 @@ enum class Operands { all, keys, queries };
 Result<AttentionArgs> prepare(const Plan& plan, const CallLayout& call, const AttentionArgs& args,
                               Operands which);
 
+/// Whether K and V of a call are made and packed by pack_by_head(): they come as plain numbers, heads have
+/// nothing to do with each other, and the codes of one stay in the cache from one step to the other.
+bool packs_by_head(const Plan& plan);
+
+/// What prepare() with Operands::keys and then the kernel's pack() do, a head at a time: Operands::queries
+/// and the kernel's second half may follow.
+Status pack_by_head(const Plan& plan, const AttentionArgs& args);
+
 }  // namespace octet::capi

@@ -52,6 +52,7 @@ Result<Plan> make_plan(const AttentionDesc& desc, const std::string& backend,
     plan.device = kernel.device;
     plan.run = kernel.run;
     plan.pack = kernel.pack;
+    plan.make_packer = kernel.make_packer;
     plan.make_store = kernel.make_store;
     plan.run_packed = kernel.run_packed ? kernel.run_packed : kernel.run;
     plan.kernel_bytes = kernel.workspace_bytes ? kernel.workspace_bytes(desc) : 0;

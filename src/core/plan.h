@@ -37,6 +37,7 @@ struct Plan {
   std::int64_t kernel_offset = 0;  ///< where that begins
   Run run = nullptr;
   Run pack = nullptr, run_packed = nullptr;  ///< the halves of run(); pack may be null: nothing to do
+  MakePacker make_packer = nullptr;          ///< may be null
   MakeStore make_store = nullptr;
   /// Where K and V come from.
   enum class Keys { arguments, cache } keys = Keys::arguments;

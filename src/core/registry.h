@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/key_packer.h"
 #include "base/kv_store.h"
 #include "octet/status.hpp"
 #include "octet/types.hpp"
@@ -16,6 +17,8 @@ using Run = Status (*)(const AttentionDesc& desc, const AttentionArgs& args);
 
 using MakeStore = std::unique_ptr<KvStore> (*)(const AttentionDesc& desc, const QuantizedTensor& k,
                                                const QuantizedTensor& v);
+
+using MakePacker = std::unique_ptr<KeyPacker> (*)(const AttentionDesc& desc, const AttentionArgs& args);
 
 /// One backend's way to run a problem.
 struct Kernel {
@@ -29,6 +32,9 @@ struct Kernel {
   /// run() in two halves: what depends on k and v alone into the workspace, and the rest. Null where the
   /// kernel keeps nothing, so that its run() is the second half.
   Run pack = nullptr, run_packed = nullptr;
+  /// pack() a head at a time, for args whose k and v are where they will be, but not there yet; both
+  /// arguments outlive it. Not for scales of Granularity::tensor. Null where there is no such way.
+  MakePacker make_packer = nullptr;
   /// Memory for K and V across calls (base/kv_store.h), of the problem's tokens_k at most; k and v are their
   /// layouts. Null where the kernel keeps nothing.
   MakeStore make_store = nullptr;

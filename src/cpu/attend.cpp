@@ -1,6 +1,7 @@
 // The driver: what a call is cut into, and what goes around the nests.
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "base/parallel.h"
@@ -103,6 +104,12 @@ class Call {
                         if (block * d.key_block >= problem_.k.length(sequence)) return;
                         packed_.pack(memory_.packed, problem_, prepare_, sequence, unit % d.heads_kv, block);
                       });
+  }
+
+  void pack_head(std::int64_t sequence, std::int64_t kv_head) const {
+    const std::int64_t key_blocks = pieces(problem_.k.length(sequence), problem_.desc.key_block);
+    for (std::int64_t block = 0; block < key_blocks; ++block)
+      packed_.pack(memory_.packed, problem_, prepare_, sequence, kv_head, block);
   }
 
   /// Units in parallel; where the keys of some are cut, their ranges first and then what merges them.
@@ -330,6 +337,20 @@ Call in_workspace(const Nest& nest, const call::Problem& problem) {
   return {nest, problem, packed, {workspace, workspace + round_up(packed.bytes(), kAlignment)}};
 }
 
+class Packer final : public KeyPacker {
+ public:
+  Packer(const Nest& nest, const AttentionDesc& desc, const AttentionArgs& args)
+      : problem_(desc, args), call_(in_workspace(nest, problem_)) {}
+
+  void pack(std::int64_t sequence, std::int64_t kv_head) const override {
+    call_.pack_head(sequence, kv_head);
+  }
+
+ private:
+  const call::Problem problem_;
+  const Call call_;
+};
+
 }  // namespace
 
 /// More than the channels of any operand's codes: rotation pads a head dim to a multiple of its Hadamard
@@ -378,6 +399,10 @@ void pack(Isa isa, const AttentionDesc& desc, const AttentionArgs& args) {
 void attend_packed(Isa isa, const AttentionDesc& desc, const AttentionArgs& args) {
   const call::Problem problem(desc, args);
   in_workspace(*nest_of(isa, desc.scheme), problem).attend();
+}
+
+std::unique_ptr<KeyPacker> make_packer(Isa isa, const AttentionDesc& desc, const AttentionArgs& args) {
+  return std::make_unique<Packer>(*nest_of(isa, desc.scheme), desc, args);
 }
 
 }  // namespace octet::cpu

@@ -1,7 +1,9 @@
 // The CPU backend: fused attention in SIMD lanes, one nest a scheme and instruction set.
 #pragma once
+#include <memory>
 #include <string>
 
+#include "base/key_packer.h"
 #include "cpu/isa.h"
 #include "octet/status.hpp"
 #include "octet/types.hpp"
@@ -23,5 +25,8 @@ Status attend(Isa isa, const AttentionDesc& desc, const AttentionArgs& args);
 /// The two halves of attend(): packed keys serve any number of calls with the same k, v and workspace.
 void pack(Isa isa, const AttentionDesc& desc, const AttentionArgs& args);
 void attend_packed(Isa isa, const AttentionDesc& desc, const AttentionArgs& args);
+
+/// pack() a head at a time (base/key_packer.h).
+std::unique_ptr<KeyPacker> make_packer(Isa isa, const AttentionDesc& desc, const AttentionArgs& args);
 
 }  // namespace octet::cpu

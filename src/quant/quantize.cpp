@@ -18,7 +18,9 @@
 #include "quant/transform.h"
 
 namespace octet::quant {
-namespace {
+
+// What HeadQuantizer holds: named, for a type of a header has them as members.
+namespace heads {
 
 struct Job {
   const TensorView& x;
@@ -30,6 +32,19 @@ struct Job {
   std::int64_t heads() const { return x.shape[1]; }
   std::int64_t units() const { return sequences.count * heads(); }
 };
+
+// What units report: the first bad element of each, and whether memory ran out.
+struct Findings {
+  std::vector<BadElement> bad;
+  std::atomic<bool> out_of_memory{false};
+};
+
+}  // namespace heads
+
+namespace {
+
+using heads::Findings;
+using heads::Job;
 
 struct Unit {
   std::int64_t sequence;
@@ -301,26 +316,23 @@ void encode(const Job& job, Unit& unit, const Scale* shared) {
   }
 }
 
-// What units report: the first bad element of each, and whether memory ran out.
-struct Findings {
-  std::vector<BadElement> bad;
-  std::atomic<bool> out_of_memory{false};
-};
+template <class Body>
+void run_unit(const Job& job, std::int64_t index, Findings& findings, Body&& body) {
+  try {
+    Unit unit = make_unit(job, index);
+    smooth(job, unit);
+    equalise(job, unit);
+    unit.rows.set_next(next_of(job, index));
+    body(index, unit);
+    findings.bad[static_cast<std::size_t>(index)] = unit.rows.bad();
+  } catch (const std::bad_alloc&) {
+    findings.out_of_memory = true;
+  }
+}
 
 template <class Body>
 void for_each_unit(const Job& job, const ParallelFor& parallel_for, Findings& findings, Body&& body) {
-  for_each_parallel(parallel_for, job.units(), [&](std::int64_t i) {
-    try {
-      Unit unit = make_unit(job, i);
-      smooth(job, unit);
-      equalise(job, unit);
-      unit.rows.set_next(next_of(job, i));
-      body(i, unit);
-      findings.bad[static_cast<std::size_t>(i)] = unit.rows.bad();
-    } catch (const std::bad_alloc&) {
-      findings.out_of_memory = true;
-    }
-  });
+  for_each_parallel(parallel_for, job.units(), [&](std::int64_t i) { run_unit(job, i, findings, body); });
 }
 
 // The one scale of the whole tensor, stored.
@@ -366,23 +378,56 @@ Status report(const Job& job, const Findings& findings) {
 
 }  // namespace
 
+struct HeadQuantizer::State {
+  State(const TensorView& x, const Sequences& sequences, const OperandRecipe& recipe,
+        const QuantizedTensor& out)
+      : refusal(check_quantize(x, sequences, recipe, out)),
+        rotation(recipe.rotate == Rotate::on ? x.shape[3] : 0, recipe.rotation_seed),
+        job{x, sequences, recipe, out, rotation} {
+    findings.bad.resize(static_cast<std::size_t>(job.units()));
+  }
+
+  const Status refusal;
+  const Rotation rotation;
+  const Job job;
+  Findings findings;
+};
+
+HeadQuantizer::HeadQuantizer(const TensorView& x, const Sequences& sequences, const OperandRecipe& recipe,
+                             const QuantizedTensor& out)
+    : state_(std::make_unique<State>(x, sequences, recipe, out)) {}
+
+HeadQuantizer::~HeadQuantizer() = default;
+
+void HeadQuantizer::run(std::int64_t sequence, std::int64_t head) {
+  const Job& job = state_->job;
+  if (!state_->refusal.ok() || job.x.shape[2] == 0) return;
+  run_unit(job, sequence * job.heads() + head, state_->findings,
+           [&](std::int64_t, Unit& unit) { encode(job, unit, nullptr); });
+}
+
+Status HeadQuantizer::status() const {
+  return state_->refusal.ok() ? report(state_->job, state_->findings) : state_->refusal;
+}
+
 Status quantize(const TensorView& x, const Sequences& sequences, const OperandRecipe& recipe,
                 const QuantizedTensor& out, const ParallelFor& parallel_for) {
   OCTET_TRY(check_quantize(x, sequences, recipe, out));
   if (x.shape[2] == 0) return {};
   try {
+    const std::int64_t heads = x.shape[1], units = sequences.count * heads;
+    if (recipe.granularity != Granularity::tensor || !has_scales(recipe.format)) {
+      HeadQuantizer units_of_their_own(x, sequences, recipe, out);
+      for_each_parallel(parallel_for, units,
+                        [&](std::int64_t i) { units_of_their_own.run(i / heads, i % heads); });
+      return units_of_their_own.status();
+    }
     const Rotation rotation(recipe.rotate == Rotate::on ? x.shape[3] : 0, recipe.rotation_seed);
     const Job job{x, sequences, recipe, out, rotation};
     Findings findings;
-    findings.bad.resize(static_cast<std::size_t>(job.units()));
-    if (recipe.granularity == Granularity::tensor && has_scales(recipe.format)) {
-      const Scale shared = tensor_scale(job, parallel_for, findings);
-      for_each_unit(job, parallel_for, findings,
-                    [&](std::int64_t, Unit& unit) { encode(job, unit, &shared); });
-    } else {
-      for_each_unit(job, parallel_for, findings,
-                    [&](std::int64_t, Unit& unit) { encode(job, unit, nullptr); });
-    }
+    findings.bad.resize(static_cast<std::size_t>(units));
+    const Scale shared = tensor_scale(job, parallel_for, findings);
+    for_each_unit(job, parallel_for, findings, [&](std::int64_t, Unit& unit) { encode(job, unit, &shared); });
     return report(job, findings);
   } catch (const std::bad_alloc&) {
     return {Code::out_of_memory, "no memory for the quantiser's list of sequences and heads; free some"};

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <memory>
 
 #include "base/sequences.h"
 #include "octet/status.hpp"
@@ -55,6 +56,27 @@ QuantizedTensor layout(const std::array<std::int64_t, 4>& shape, const OperandRe
 /// order. Reads x and writes out only; allocates scratch of O(tokens + dim) a thread.
 Status quantize(const TensorView& x, const Sequences& sequences, const OperandRecipe& recipe,
                 const QuantizedTensor& out, const ParallelFor& parallel_for);
+
+/// quantize() one sequence of one head at a time, in any order and by any threads, for who has something to
+/// do with each while it is in the cache. The arguments outlive it.
+class HeadQuantizer {
+ public:
+  /// Whether heads have nothing to do with each other: scales of Granularity::tensor are shared.
+  static bool takes(const OperandRecipe& recipe) { return recipe.granularity != Granularity::tensor; }
+
+  HeadQuantizer(const TensorView& x, const Sequences& sequences, const OperandRecipe& recipe,
+                const QuantizedTensor& out);
+  ~HeadQuantizer();
+
+  /// Each once.
+  void run(std::int64_t sequence, std::int64_t head);
+  /// What quantize() would return, once all have run.
+  Status status() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 /// Real values of a quantised tensor, f32, in the shape before padding: the rule in QuantizedTensor's
 /// description.

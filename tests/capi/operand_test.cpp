@@ -14,25 +14,32 @@ using testing::Call;
 using testing::Codes;
 using testing::Tensor;
 
+void expect_same_bits(octet_scheme scheme, std::int64_t tokens_k) {
+  octet_scheme_info info{};
+  info.struct_size = sizeof info;
+  ASSERT_EQ(octet_scheme_describe(scheme, &info), OCTET_OK);
+  Call plain(scheme, 7, tokens_k), coded(scheme, 7, tokens_k);
+  if (info.q_granularities == 0 || scheme == OCTET_SCHEME_QATTN) return;  // qattn's amax is of all three
+  SCOPED_TRACE(std::string(info.name) + ", " + std::to_string(tokens_k) + " keys");
+  ASSERT_EQ(plain.plan_it(), OCTET_OK) << octet_last_error();
+  plain.desc.wants_lse = 0;
+  coded.desc.input = info.qk;
+  ASSERT_EQ(coded.plan_it(), OCTET_OK) << octet_last_error();
+  const Codes q(coded.plan, OCTET_Q, plain.q), k(coded.plan, OCTET_K, plain.k),
+      v(coded.plan, OCTET_V, plain.v);
+  coded.args.q = q.tensor, coded.args.k = k.tensor, coded.args.v = v.tensor;
+  ASSERT_EQ(octet_attend(plain.plan, &plain.args), OCTET_OK) << octet_last_error();
+  ASSERT_EQ(octet_attend(coded.plan, &coded.args), OCTET_OK) << octet_last_error();
+  EXPECT_EQ(plain.o.data, coded.o.data);
+}
+
 TEST(Operand, QuantisedInputsGiveTheBitsOfPlainOnes) {
-  for (octet_scheme scheme = 0; scheme < octet_scheme_count(); ++scheme) {
-    octet_scheme_info info{};
-    info.struct_size = sizeof info;
-    ASSERT_EQ(octet_scheme_describe(scheme, &info), OCTET_OK);
-    Call plain(scheme, 7, 150), coded(scheme, 7, 150);
-    if (info.q_granularities == 0 || scheme == OCTET_SCHEME_QATTN) continue;  // qattn's amax is of all three
-    SCOPED_TRACE(info.name);
-    ASSERT_EQ(plain.plan_it(), OCTET_OK) << octet_last_error();
-    plain.desc.wants_lse = 0;
-    coded.desc.input = info.qk;
-    ASSERT_EQ(coded.plan_it(), OCTET_OK) << octet_last_error();
-    const Codes q(coded.plan, OCTET_Q, plain.q), k(coded.plan, OCTET_K, plain.k),
-        v(coded.plan, OCTET_V, plain.v);
-    coded.args.q = q.tensor, coded.args.k = k.tensor, coded.args.v = v.tensor;
-    ASSERT_EQ(octet_attend(plain.plan, &plain.args), OCTET_OK) << octet_last_error();
-    ASSERT_EQ(octet_attend(coded.plan, &coded.args), OCTET_OK) << octet_last_error();
-    EXPECT_EQ(plain.o.data, coded.o.data);
-  }
+  for (octet_scheme scheme = 0; scheme < octet_scheme_count(); ++scheme)
+    for (const std::int64_t tokens_k : {1, 65, 150}) expect_same_bits(scheme, tokens_k);
+}
+
+TEST(Operand, HeadsTooLongForTheCacheGiveTheSameBits) {
+  for (const octet_scheme scheme : {OCTET_SCHEME_INT8, OCTET_SCHEME_INTEGER}) expect_same_bits(scheme, 6000);
 }
 
 TEST(Operand, CodesOfAnotherRecipeAreRefused) {
