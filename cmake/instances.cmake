@@ -99,10 +99,10 @@ endfunction()
 # The CPU backend's instruction sets: <name> <folder of isa.inl> <flags>. All fused schemes are one TU a set, with these flags.
 # note: gcc 12 takes the undefined operand of its own AVX-512 intrinsics for an uninitialised variable.
 set(OCTET_CPU_SETS
-  "amx_int8    amx    -O3 -mamx-tile -mamx-int8 -mavx512fp16 -mavx512vbmi -mavx2 -mfma -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
-  "avx512_fp16 avx512_fp16 -O3 -mavx512fp16 -mavx512vbmi -mavx2 -mfma -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
-  "avx512_bf16 avx512_bf16 -O3 -mavx512bf16 -mavx2 -mfma -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
-  "avx512_vnni avx512 -O3 -mavx2 -mfma -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
+  "amx_int8    amx    -O3 -mamx-tile -mamx-int8 -mavx512fp16 -mavx512vbmi -mavx2 -mfma -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
+  "avx512_fp16 avx512_fp16 -O3 -mavx512fp16 -mavx512vbmi -mavx2 -mfma -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
+  "avx512_bf16 avx512_bf16 -O3 -mavx512bf16 -mavx2 -mfma -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
+  "avx512_vnni avx512 -O3 -mavx2 -mfma -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
   "avx_vnni    avx2   -O3 -mavx2 -mfma -mf16c -mavxvnni"
   "avx2        avx2   -O3 -mavx2 -mfma -mf16c"
 )

@@ -22,8 +22,8 @@ bool has(Isa isa) {
       return has(Isa::avx512_vnni) && has_avx512_bf16();
     case Isa::avx512_vnni:
       return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-             __builtin_cpu_supports("avx512vnni");
+             __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
     case Isa::avx_vnni:
       return avx2 && has_avx_vnni();
     default:

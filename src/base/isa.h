@@ -11,7 +11,7 @@ enum class Isa : std::int32_t {
   amx_int8 = 0,  ///< avx512_fp16's and AMX's tiles of 8 bits: Sapphire Rapids and later
   avx512_fp16,   ///< avx512_vnni's, VBMI and FP16: the same
   avx512_bf16,   ///< avx512_vnni's and BF16: Cooper Lake, Zen 4, Sapphire Rapids and later
-  avx512_vnni,   ///< AVX-512 F, BW, DQ, VL and VNNI: Cascade Lake, Zen 4 and later
+  avx512_vnni,   ///< AVX-512 F, BW, CD, DQ, VL and VNNI: Cascade Lake, Zen 4 and later
   avx_vnni,      ///< AVX2, FMA, F16C and 256-bit VNNI: Alder Lake, Zen 5 and later
   avx2,          ///< AVX2, FMA and F16C: Haswell, Zen and later
 };

@@ -258,14 +258,13 @@ class Call {
     std::fill(exponent + v.dim(), exponent + dim_v, 0);
     call.channel = channel, call.channel_exponent = exponent;
 
-    const bool codes = nest_.output != Output::values;
-    if (float* const rows_of_o = codes ? nullptr : f32_rows(unit)) {
+    if (float* const rows_of_o = f32_rows(unit)) {
       call.values = rows_of_o, call.values_row = problem_.args.o.stride[2];
+    } else if (nest_.output == Output::values) {
+      call.values = scratch.take<float>(rows * dim_v), call.values_row = dim_v;
     } else {
-      call.values = codes ? nullptr : scratch.take<float>(rows * dim_v);
-      call.values_row = dim_v;
+      call.codes = scratch.take<std::int8_t>(rows * dim_v);
     }
-    call.codes = codes ? scratch.take<std::int8_t>(rows * dim_v) : nullptr;
     call.scale = scratch.take<float>(rows);
     call.lse = problem_.args.lse.data ? scratch.take<float>(rows) : nullptr;
     call.scratch = scratch.take<std::byte>(nest_.scratch_bytes(rows, d.key_block, dim_v));
@@ -310,13 +309,11 @@ class Call {
           const bool empty = call.lse[r] == kMinusInfinity;
           writer.lse(empty ? double{kMinusInfinity} : double{call.lse[r]} + writer.lse_shift());
         }
-        if (call.codes) {
+        if (call.codes)
           writer.codes(call.codes + r * call.dim_v, dim_v, call.scale[r]);
-          writer.scale(call.scale[r]);
-        } else {
-          if (!in_place) writer.values(call.values + r * call.values_row, dim_v);
-          writer.scale(0);
-        }
+        else if (!in_place)
+          writer.values(call.values + r * call.values_row, dim_v);
+        writer.scale(nest_.output == Output::values ? 0 : call.scale[r]);
       }
   }
 

@@ -389,9 +389,20 @@ class RowsNest {
         if constexpr (kPBias)
           pv -= 128 * load<I32>(reinterpret_cast<const std::byte*>(
                           call_.head.block_v_sum + visit.block.index * call_.dim_v + c * kLanes));
-        if (fresh) out[c] = Out{};
-        scheme_.fold(out[c], pv, step, channel_[c]);
+        if (fresh)
+          set(out[c], pv, step, channel_[c]);
+        else
+          scheme_.fold(out[c], pv, step, channel_[c]);
       }
+    }
+  }
+
+  void set(Out& out, PvAcc pv, const Step& step, const Channel& channel) const {
+    if constexpr (requires { scheme_.set(out, pv, step); }) {
+      scheme_.set(out, pv, step);
+    } else {
+      Out nothing{};
+      out = scheme_.fold(nothing, pv, step, channel);
     }
   }
 

@@ -47,7 +47,7 @@ class RowEnds {
  private:
   void end_empty(std::int64_t r) const {
     for (std::int64_t c = 0; c < call_.dim_v; ++c) {
-      if constexpr (S::kOutput == Output::values)
+      if (call_.values)
         call_.values[r * call_.values_row + c] = 0;
       else
         call_.codes[r * call_.dim_v + c] = 0;
@@ -61,21 +61,24 @@ class RowEnds {
       for (std::int64_t c = 0; c < columns_; ++c)
         L::store(call_.values + r * call_.values_row + c * kLanes, finished(c));
     } else if constexpr (S::kOutput == Output::one_scale) {
-      for (std::int64_t c = 0; c < columns_; ++c) store_codes(r, c, finished(c));
       call_.scale[r] = scheme_.output_scale();
+      for (std::int64_t c = 0; c < columns_; ++c) store_codes(r, c, finished(c));
     } else {
       constexpr std::int64_t kMostChannels = 256;
       typename S::Wide wide[kMostChannels / kLanes];
       typename S::Wide peak = wide[0] = finished(0);
       for (std::int64_t c = 1; c < columns_; ++c) peak = scheme_.larger(peak, wide[c] = finished(c));
       const typename S::Ending ending = scheme_.ending(state, row, peak);
-      for (std::int64_t c = 0; c < columns_; ++c) store_codes(r, c, scheme_.output_code(wide[c], ending));
       call_.scale[r] = scheme_.output_scale(ending);
+      for (std::int64_t c = 0; c < columns_; ++c) store_codes(r, c, scheme_.output_code(wide[c], ending));
     }
   }
 
   void store_codes(std::int64_t r, std::int64_t column, I32 codes) const {
-    L::store(call_.codes + r * call_.dim_v + column * kLanes, L::to_s8_i32(codes));
+    if (call_.values)
+      L::store(call_.values + r * call_.values_row + column * kLanes, L::to_f32(codes) * call_.scale[r]);
+    else
+      L::store(call_.codes + r * call_.dim_v + column * kLanes, L::to_s8_i32(codes));
   }
 
   void fill_lse(const RowStates<S, Isa>& states) const {

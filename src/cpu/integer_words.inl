@@ -120,9 +120,7 @@ struct IntegerWords {
       total = add(total, sum);
     }
     for (; j < count; j += kChunk) total = add(total, step(I32{}, j, some));
-    std::int64_t sum = 0;
-    for (std::size_t i = 0; i < sizeof total / 8; ++i) sum += static_cast<std::int64_t>(total[i]);
-    return sum;
+    return static_cast<std::int64_t>(reduced(total, Plus{}));
   }
 
  private:

@@ -92,9 +92,9 @@ struct RowsCall {
   Parts parts;
   std::byte* scratch;  ///< scratch_bytes() of them, aligned to 64
   // Results, [row][dim_v] or [row].
-  float* values;            ///< where the scheme ends in values
+  float* values;            ///< where the scheme ends in values, or its codes are wanted as such; else null
   std::int64_t values_row;  ///< from one row's values to the next
-  std::int8_t* codes;       ///< where it ends in codes
+  std::int8_t* codes;       ///< where codes are wanted as they are
   float* scale;             ///< of a row's codes
   float* lse;               ///< natural logarithm, -inf for a row that saw no key; null: nobody asked
 };

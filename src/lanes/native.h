@@ -303,12 +303,15 @@ struct ShiftRight {
   }
 };
 
-/// Leading zeros, from the exponent of the number as f32. Without the bits that have a set one above them,
-/// its second highest is clear, and rounding does not carry. From 2^31 on the conversion sees a negative
-/// number, whose sign makes the exponent too large.
+/// Leading zeros; where no instruction counts them, from the exponent of the number as f32. Without the bits
+/// that have a set one above them, its second highest is clear, and rounding does not carry. From 2^31 on the
+/// conversion sees a negative number, whose sign makes the exponent too large.
 struct LeadingZeros {
   template <class V>
   OCTET_HD V operator()(V a) const {
+#if defined(__AVX512CD__)
+    if constexpr (sizeof(V) == 64) return cast<V>(_mm512_lzcnt_epi32(cast<__m512i>(a)));
+#endif
     using I = Like<std::int32_t, V>;
     constexpr std::int32_t kExponentOfTwo31 = kF32Bias + 31;
     const auto value = __builtin_convertvector(cast<I>(a & ~(a >> 1)), Like<float, V>);

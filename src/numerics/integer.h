@@ -173,6 +173,10 @@ struct IntegerScheme {
     out.add(step.out.slot, L::mul_wide(pv, step.fold << step.out.shift));
     return out;
   }
+  /// fold() of a row's first key block, whose bin is the highest, whatever `out` holds.
+  OCTET_HD void set(Out& out, PvAcc pv, const Step& step) const {
+    out.set(L::mul_wide(pv, step.fold << step.out.shift));
+  }
   OCTET_HD State absorb(State state, const Step& step, Sum sum) const {
     state.sum.move_down(step.sum.moved);
     const std::int64_t mass = integer::shift_round(sum * step.fold, 12);

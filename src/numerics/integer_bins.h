@@ -41,11 +41,22 @@ struct Bins {
   using I64 = typename L::I64;
   I64 bin[kBins] = {};
 
+  /// What was in bins that fall out is not looked at.
   OCTET_HD void move_down(std::int32_t bins) {
-    for (; bins > 0; bins = bins > kBins ? kBins - 1 : bins - 1) {
-      for (int i = kBins - 1; i > 0; --i) bin[i] = bin[i - 1];
-      bin[0] = I64{};
+    if (bins <= 0) return;
+    for (int i = kBins - 1; i >= 0; --i) {
+      bool found = false;
+      for (int from = 0; from < i; ++from) {
+        if (from != i - bins) continue;
+        bin[i] = bin[from];
+        found = true;
+      }
+      if (!found) bin[i] = I64{};
     }
+  }
+  OCTET_HD void set(I64 highest) {
+    bin[0] = highest;
+    for (int i = 1; i < kBins; ++i) bin[i] = I64{};
   }
   OCTET_HD void add(std::int32_t slot, I64 term) {
     // A branch a bin, and not a choice of values: the slot is one for all channels of a row, and what is not
