@@ -9,6 +9,9 @@ bool has_f16c();
 bool has_avx_vnni();
 bool has_avx512_bf16();
 bool has_avx512_fp16();
+/// Whether two products of bf16 take longer than two fused multiply-adds of f32: Intel's processors up to
+/// Emerald Rapids at least, on which bf16 so multiplied was half as fast as f32 (docs/cpu.md).
+bool has_slow_bf16();
 /// AMX's tiles and their 8-bit products. note: the first call asks Linux to let the process use them.
 bool has_amx_int8();
 

@@ -23,4 +23,8 @@ std::string_view name_of(Isa isa);
 /// may. note: the first call asks Linux to let the process use AMX's tiles, where the CPU has them.
 std::string refusal(Isa isa);
 
+/// Why sets after it are faster on this CPU, though it has this one. Empty: they are not, or OCTET_ISA names
+/// this one.
+std::string why_slow(Isa isa);
+
 }  // namespace octet
