@@ -18,6 +18,7 @@
 #include "cpu/fixed_rows.inl"
 #include "cpu/integer_rows.inl"
 #include "cpu/kernel.h"
+#include "cpu/non_finite.inl"
 #include "cpu/parts.inl"
 #include "cpu/rows.inl"
 #include "cpu/tile.h"
@@ -116,7 +117,7 @@ class RowsNest {
   void end_rows() const { RowEnds<S, Isa>(call_, scheme_, channel_).end({groups_, out_}); }
 
   struct Layout {
-    std::int64_t groups, out, score, words, p, sums, bias, level, channel, bytes;
+    std::int64_t groups, out, score, words, p, sums, bias, level, channel, non_finite, bytes;
   };
 
   /// Keys that a row's scores and codes have room for: whole stores of the forms in words.
@@ -139,6 +140,7 @@ class RowsNest {
     at.bias = take(GroupBias<Isa>::bytes(n));
     at.level = take(kFixed ? n * 4 : 0);
     at.channel = take(dim_v / kLanes * static_cast<std::int64_t>(sizeof(Channel)));
+    at.non_finite = take(NonFiniteValues<S, Isa>::bytes(n, dim_v));
     return at;
   }
 
@@ -148,6 +150,7 @@ class RowsNest {
         bias_(call.bias, call.scratch + at.bias, padded(call.prepare.key_block)),
         memory_(memory(call, at)),
         wide_(NestContext<S, Isa>{call_, scheme_, bias_, memory_}),
+        non_finite_(NestContext<S, Isa>{call_, scheme_, bias_, memory_}, call.scratch + at.non_finite),
         words_(NestContext<S, Isa>{call_, scheme_, bias_, memory_}) {
     const RowStates<S, Isa> states = states_at(call.parts.state ? call.parts.state : call.scratch);
     groups_ = states.groups, out_ = states.out;
@@ -216,7 +219,8 @@ class RowsNest {
 
   OpenBlock<S> open_block(std::int64_t index, std::int64_t begin, std::int64_t end) {
     const PackedHead& head = call_.head;
-    OpenBlock<S> block{index, begin, end, {}};
+    OpenBlock<S> block{index, begin, end, nullptr, {}};
+    block.v = non_finite_.without(block);
     if constexpr (requires { scheme_.block(1.0f, 1.0f); })
       block.constants = scheme_.block(head.block_k_scale[index], head.block_v_largest[index]);
     else
@@ -335,7 +339,7 @@ class RowsNest {
     const std::int64_t row = 4 * call_.dim_v;  // bytes of V's groups of one step
     Tile tile{memory_.p + visit.low * kPBytes,
               memory_.p_row,
-              call_.head.v + (visit.block.begin + visit.low) / kGroup * row,
+              visit.block.v + visit.low / kGroup * row,
               row,
               kVector,
               (round_up(visit.last, kGroup) - visit.low) / kGroup,
@@ -344,18 +348,18 @@ class RowsNest {
               memory_.sums_row};
     const std::int64_t columns = call_.dim_v / kLanes,
                        done = visit.live > 1 ? multiply_and_fold(visit, tile) : 0;
-    if (done == columns) return;
-    tile.b += done * kVector;
-    (visit.live == 1 ? kPv.pv_row : kPv.pv)(tile, columns - done);
-    fold(visit, done);
+    if (done < columns) {
+      tile.b += done * kVector;
+      (visit.live == 1 ? kPv.pv_row : kPv.pv)(tile, columns - done);
+      fold(visit, done);
+    }
+    non_finite_.add(visit, out_ + visit.group * kRows * columns);
   }
 
   /// Folds so many columns as whole tiles hold where their sums are; returns how many.
   std::int64_t multiply_and_fold(const ThisVisit& visit, const Tile& tile) {
     if constexpr (requires { S::kPlainFold; } && kPv.pv_and_fold != nullptr) {
       if (call_.head.block_channel) return 0;
-      // A sum of no weights is 0, but for those of V that are NaN or infinite.
-      if (is_float(S::kV) && visit.seen != (1u << visit.live) - 1) return 0;
       if (visit.before && (visit.seen & ~visit.before)) return 0;  // some rows have no outputs yet
       alignas(64) float decay[kLanes], factor[kLanes];
       L::store(decay, visit.step[0].decay);
@@ -411,6 +415,7 @@ class RowsNest {
   GroupBias<Isa> bias_;
   const GroupMemory memory_;
   const WideSoftmax<S, Isa> wide_;
+  NonFiniteValues<S, Isa> non_finite_;
   Words words_;
   Group* groups_;
   Out* out_;

@@ -55,6 +55,7 @@ struct PackedHead {
   const float* block_v_largest;     ///< [block]: largest of V's scales that P carries there
   const float* block_channel;       ///< [block][dim_v, padded]: V's scale folded in there; null: 1
   const std::int32_t* block_v_sum;  ///< [block][dim_v, padded]: sum of V's codes; null unless p_bias
+  const std::uint8_t* non_finite;   ///< [block]: 1 where V holds NaN or Inf; null: V's codes have none
   FixedKeys fixed;
   std::int64_t tokens;
 };

@@ -38,6 +38,18 @@ const std::int8_t* codes_of(const call::HeadOperand& operand, std::int64_t token
 
 bool is_float(Element e) { return e == Element::f32 || e == Element::bf16; }
 
+/// Whether any of the numbers is NaN or infinite: those that have every bit of kExponent.
+template <class Bits, Bits kExponent>
+bool any_non_finite(const std::byte* numbers, std::int64_t count) {
+  Bits found = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Bits bits;
+    std::memcpy(&bits, numbers + i * static_cast<std::int64_t>(sizeof bits), sizeof bits);
+    found |= static_cast<Bits>((bits & kExponent) == kExponent);
+  }
+  return found != 0;
+}
+
 }  // namespace
 
 const PackKernels& pack_kernels(std::int32_t lanes) {
@@ -66,8 +78,9 @@ PackedCall::PackedCall(const Nest& nest, const AttentionDesc& desc, std::int64_t
   level_bytes_ = fixed ? tokens_ * 4 : 0;
   mass_bytes_ = fixed ? round_up(tokens_ * 2, kAlignment) : 0;
   fixed_bytes_ = fixed ? round_up(blocks_ * static_cast<std::int64_t>(sizeof(FixedBlock)), kAlignment) : 0;
+  non_finite_bytes_ = is_float(nest.packing.v) ? round_up(blocks_, kAlignment) : 0;
   head_bytes_ = k_bytes_ + v_bytes_ + key_bytes_ + 2 * block_bytes_ + channel_bytes_ + v_sum_bytes_ +
-                level_bytes_ + mass_bytes_ + fixed_bytes_;
+                level_bytes_ + mass_bytes_ + fixed_bytes_ + non_finite_bytes_;
   bytes_ = head_bytes_ * heads_ * (desc.sequences > 0 ? 1 : desc.batch) + kReadBeyond;
 }
 
@@ -93,6 +106,7 @@ PackedCall::Region PackedCall::region(const call::Problem& problem, std::int64_t
   r.level = take(level_bytes_, token * 4);
   r.mass = take(mass_bytes_, token * 2);
   r.fixed = take(fixed_bytes_, block * static_cast<std::int64_t>(sizeof(FixedBlock)));
+  r.non_finite = take(non_finite_bytes_, block);
   return r;
 }
 
@@ -118,6 +132,8 @@ PackedHead PackedCall::head(std::byte* workspace, const call::Problem& problem, 
     head.fixed = {workspace + r.level, reinterpret_cast<const std::uint16_t*>(workspace + r.mass),
                   reinterpret_cast<const FixedBlock*>(workspace + r.fixed)};
   }
+  if (is_float(nest_.packing.v))
+    head.non_finite = reinterpret_cast<const std::uint8_t*>(workspace + r.non_finite);
   head.tokens = problem.k.length(sequence);
   return head;
 }
@@ -132,6 +148,7 @@ void PackedCall::pack(std::byte* workspace, const call::Problem& problem, const 
   put(workspace, problem, prepare, head, {k, v, begin, end - begin, begin});
   // The tokens behind any other block are the next one's.
   if (end == tokens) clear(workspace, problem, head, end, round_up(end, kTokenStep));
+  note_values(workspace, problem, head, begin, end);
   close(workspace, problem, prepare, head, block);
 }
 
@@ -342,6 +359,29 @@ void PackedCall::clear(std::byte* workspace, const call::Problem& problem, const
       for (std::int64_t c = 0; c < dim_v_; ++c)
         std::fill_n(row + c * 4 + first * bytes, count * bytes, std::byte{0});
     j += count;
+  }
+}
+
+void PackedCall::note_values(std::byte* workspace, const call::Problem& problem, const HeadIndex& head,
+                             std::int64_t begin, std::int64_t end) const {
+  constexpr std::uint32_t kExponentF32 = 0x7f800000;
+  constexpr std::uint16_t kExponentBf16 = 0x7f80;
+  if (!is_float(nest_.packing.v)) return;
+  const Region r = region(problem, head.sequence, head.kv_head);
+  const std::int64_t group = group_elements(nest_.packing.v);
+  for (std::int64_t j = begin; j < end;) {
+    const std::int64_t block = j / key_block_, last = std::min(end, (block + 1) * key_block_);
+    // Whole groups: no two key blocks share one.
+    const std::int64_t from = j / group, to = (last + group - 1) / group;
+    const std::byte* numbers = workspace + r.v + from * dim_v_ * 4;
+    const std::int64_t count = (to - from) * dim_v_ * group;
+    const bool found = nest_.packing.v == Element::f32
+                           ? any_non_finite<std::uint32_t, kExponentF32>(numbers, count)
+                           : any_non_finite<std::uint16_t, kExponentBf16>(numbers, count);
+    std::byte& noted = workspace[r.non_finite + block];
+    const bool stays = j % key_block_ != 0 && noted != std::byte{0};
+    noted = static_cast<std::byte>(found || stays);
+    j = last;
   }
 }
 

@@ -54,6 +54,10 @@ class PackedCall {
   /// Zeros in place of tokens [begin, end).
   void clear(std::byte* workspace, const call::Problem& problem, const HeadIndex& head, std::int64_t begin,
              std::int64_t end) const;
+  /// Notes for the key blocks of tokens [begin, end) whether V holds NaN or Inf there; what was noted of a
+  /// block's tokens before `begin` stays. Tokens of the region beyond `end` are zeros.
+  void note_values(std::byte* workspace, const call::Problem& problem, const HeadIndex& head,
+                   std::int64_t begin, std::int64_t end) const;
   /// Takes the V of tokens [begin, end) off the sums of their key blocks.
   void take_off_sums(std::byte* workspace, const call::Problem& problem, const HeadIndex& head,
                      std::int64_t begin, std::int64_t end) const;
@@ -75,7 +79,7 @@ class PackedCall {
  private:
   /// Offsets of a head's parts, in the workspace.
   struct Region {
-    std::int64_t k, v, keys, k_scale, v_largest, channel, v_sum, level, mass, fixed;
+    std::int64_t k, v, keys, k_scale, v_largest, channel, v_sum, level, mass, fixed, non_finite;
   };
   Region region(const call::Problem& problem, std::int64_t sequence, std::int64_t kv_head) const;
 
@@ -94,7 +98,7 @@ class PackedCall {
   std::int64_t key_block_, dim_groups_, dim_v_, heads_;
   std::int64_t tokens_, blocks_;  ///< of all sequences together, padded: what one kv head has
   std::int64_t k_bytes_, v_bytes_, key_bytes_, block_bytes_, channel_bytes_, v_sum_bytes_;
-  std::int64_t level_bytes_, mass_bytes_, fixed_bytes_, head_bytes_, bytes_;
+  std::int64_t level_bytes_, mass_bytes_, fixed_bytes_, non_finite_bytes_, head_bytes_, bytes_;
 };
 
 /// Elements of 4 bytes.

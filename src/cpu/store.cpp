@@ -102,6 +102,7 @@ class Store final : public KvStore {
       const call::HeadOperand new_k(k, given, head.sequence, head.kv_head);
       const call::HeadOperand new_v(v, given, head.sequence, head.kv_head);
       packed_.put(memory_.data(), problem, prepare, head, {new_k, new_v, 0, count, begin});
+      packed_.note_values(memory_.data(), problem, head, begin, end);
       for (std::int64_t block = begin / desc.key_block; block * desc.key_block < end; ++block)
         packed_.close(memory_.data(), problem, prepare, head, block);
     });
@@ -117,6 +118,7 @@ class Store final : public KvStore {
       const HeadIndex head{i / desc.heads_kv, i % desc.heads_kv};
       packed_.take_off_sums(memory_.data(), problem, head, to, from);
       packed_.clear(memory_.data(), problem, head, to, from);
+      packed_.note_values(memory_.data(), problem, head, to / desc.key_block * desc.key_block, to);
       if (to % desc.key_block != 0)
         packed_.close(memory_.data(), problem, prepare, head, to / desc.key_block);
     }
