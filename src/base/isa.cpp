@@ -62,9 +62,6 @@ std::string refusal(Isa isa) {
   return there[static_cast<int>(isa)] ? "" : "this CPU has no " + std::string(name_of(isa));
 }
 
-std::string why_slow(Isa isa) {
-  const bool slow = isa == Isa::avx512_bf16 && has_slow_bf16() && env::isa() != name_of(isa);
-  return slow ? "vdpbf16ps is slower than f32 on this CPU; OCTET_ISA=avx512_bf16 takes it all the same" : "";
-}
+bool prefers_bf16() { return !has_slow_bf16() || env::isa() == name_of(Isa::avx512_bf16); }
 
 }  // namespace octet

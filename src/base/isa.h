@@ -23,8 +23,8 @@ std::string_view name_of(Isa isa);
 /// may. note: the first call asks Linux to let the process use AMX's tiles, where the CPU has them.
 std::string refusal(Isa isa);
 
-/// Why sets after it are faster on this CPU, though it has this one. Empty: they are not, or OCTET_ISA names
-/// this one.
-std::string why_slow(Isa isa);
+/// Whether avx512_bf16 comes before avx512_vnni where nobody names a kernel: it does unless the CPU
+/// multiplies f32 faster and OCTET_ISA does not name it.
+bool prefers_bf16();
 
 }  // namespace octet

@@ -1,6 +1,7 @@
 // The list of kernels, fastest first.
 #include <array>
 
+#include "base/isa.h"
 #include "core/registry.h"
 #include "cpu/cpu.h"
 #include "cpu/store.h"
@@ -47,19 +48,24 @@ Kernel simd() {
           K::pack,           K::run_packed, K::make_packer, K::make_store};
 }
 
-}  // namespace
-
-std::span<const Kernel> kernels() {
-  static const std::array<Kernel, 7> list{{
+std::array<Kernel, 7> list_of(const Kernel& first, const Kernel& second) {
+  return {{
       simd<cpu::Isa::amx_int8>(),
       simd<cpu::Isa::avx512_fp16>(),
-      simd<cpu::Isa::avx512_bf16>(),
-      simd<cpu::Isa::avx512_vnni>(),
+      first,
+      second,
       simd<cpu::Isa::avx_vnni>(),
       simd<cpu::Isa::avx2>(),
       {"reference", reference_refusal, ref::attend},
   }};
-  return list;
+}
+
+}  // namespace
+
+std::span<const Kernel> kernels() {
+  constexpr auto kBf16 = simd<cpu::Isa::avx512_bf16>, kVnni = simd<cpu::Isa::avx512_vnni>;
+  static const auto bf16_first = list_of(kBf16(), kVnni()), vnni_first = list_of(kVnni(), kBf16());
+  return prefers_bf16() ? bf16_first : vnni_first;
 }
 
 }  // namespace octet

@@ -373,7 +373,7 @@ std::string refusal(Isa isa, const AttentionDesc& desc) {
     return nest_of(Isa::avx2, desc.scheme)
                ? "the scheme has no code of its own for " + std::string(name_of(isa))
                : "the scheme exists on the reference backend only";
-  return why_slow(isa);
+  return {};
 }
 
 std::int64_t workspace_bytes(Isa isa, const AttentionDesc& desc) {

@@ -9,7 +9,6 @@ using octet::Isa;
 using octet::kIsas;
 using octet::name_of;
 using octet::refusal;
-using octet::why_slow;
 
 /// The nests of an instruction set.
 const Nest* nest_of(Isa isa, Scheme scheme);

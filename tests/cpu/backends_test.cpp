@@ -114,7 +114,10 @@ TEST(Isa, IsHeldToWhatTheEnvironmentNames) {
   ASSERT_EQ(setenv("OCTET_ISA", "avx512_vnni", 1), 0);
   EXPECT_EQ(cpu::refusal(Isa::avx512_fp16), "OCTET_ISA is avx512_vnni");
   EXPECT_EQ(cpu::refusal(Isa::avx512_bf16), "OCTET_ISA is avx512_vnni");
+  ASSERT_EQ(setenv("OCTET_ISA", "avx512_bf16", 1), 0);
+  EXPECT_TRUE(prefers_bf16());
   ASSERT_EQ(unsetenv("OCTET_ISA"), 0);
+  EXPECT_EQ(prefers_bf16(), !__builtin_cpu_is("intel"));
   EXPECT_EQ(cpu::refusal(Isa::avx2).find("OCTET_ISA"), std::string::npos);
 }
 
