@@ -1,7 +1,5 @@
 // The softmax of a row of `integer` in 16-bit lanes: the narrow form of docs/numerics/integer.md, whose bits
 // are those of the wide one (IntegerScheme::fits_u16); part of attend.inl's nest.
-//
-// Isa: besides what fixed.inl asks for, least_word().
 #pragma once
 #include <cstdint>
 

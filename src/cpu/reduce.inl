@@ -1,7 +1,5 @@
 // All lanes of a vector to one number.
 #pragma once
-#include <immintrin.h>
-
 #include <cstdint>
 #include <utility>
 
@@ -63,21 +61,6 @@ V rows_reduced(const V* rows, const Op& op) {
     return left[0];
   else
     return rows_reduced<kLeft, 2 * kStride>(left, op);
-}
-
-/// The largest of 16 signed words: phminposuw finds the least unsigned one of their complements.
-inline std::int32_t sse_largest_word(__m256i words) {
-  const __m128i most = _mm_max_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-  const __m128i flip = _mm_set1_epi16(0x7fff);
-  const int least = _mm_cvtsi128_si32(_mm_minpos_epu16(_mm_xor_si128(most, flip)));
-  return static_cast<std::int16_t>(least ^ 0x7fff);
-}
-
-/// The least of 16 unsigned words.
-inline std::int32_t sse_least_word(__m256i words) {
-  return _mm_cvtsi128_si32(_mm_minpos_epu16(
-             _mm_min_epu16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)))) &
-         0xffff;
 }
 
 }  // namespace

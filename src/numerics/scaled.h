@@ -106,7 +106,7 @@ struct ScaledOperands {
     return Online<L>::absorb(state, step, sum);
   }
   OCTET_HD F32 finish(Out out, const State& state, const Row&, const Channel& channel) const {
-    return out * (1.0f / state.sum) * channel.scale;  // a division a row: Zen 4 divides 16 lanes in 10 cycles
+    return out * (1.0f / state.sum) * channel.scale;  // one division a row, not one an output
   }
 
  private:

@@ -77,9 +77,6 @@ struct Isa256 {
         _mm256_packus_epi32(reinterpret_cast<__m256i>(low), reinterpret_cast<__m256i>(high)),
         kQuartersInOrder));
   }
-  static std::int32_t least_word(Words::U16 words) {
-    return sse_least_word(reinterpret_cast<__m256i>(words));
-  }
   static SignedWords least_words() {
     return SignedWords{} - static_cast<std::int16_t>(32767) - static_cast<std::int16_t>(1);
   }
@@ -90,9 +87,6 @@ struct Isa256 {
   template <class Mantissa>
   static Words::U16 weight(Words::U16 z) {
     return fixed16::weight<Mantissa, Words>(z);
-  }
-  static std::int32_t largest_word(SignedWords words) {
-    return sse_largest_word(reinterpret_cast<__m256i>(words));
   }
   /// The key of each word of a run.
   static SignedWords keys_of_words() {

@@ -81,10 +81,6 @@ struct Isa512 {
     return reinterpret_cast<Words::U16>(
         _mm512_packus_epi32(reinterpret_cast<__m512i>(low), reinterpret_cast<__m512i>(high)));
   }
-  static std::int32_t least_word(Words::U16 words) {
-    const __m512i all = reinterpret_cast<__m512i>(words);
-    return sse_least_word(_mm256_min_epu16(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1)));
-  }
   static void level_words(const std::byte* sums, float factor, const float* level, std::byte* words) {
     const __m512 f = _mm512_set1_ps(factor);
     const __m512 a = _mm512_cvtepi32_ps(_mm512_loadu_si512(sums)),
@@ -120,10 +116,6 @@ struct Isa512 {
     } else {
       return fixed16::weight<Mantissa, Words>(z);
     }
-  }
-  static std::int32_t largest_word(SignedWords words) {
-    const __m512i all = reinterpret_cast<__m512i>(words);
-    return sse_largest_word(_mm256_max_epi16(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1)));
   }
   /// The key of each word of a run.
   static SignedWords keys_of_words() {
