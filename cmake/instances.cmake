@@ -96,14 +96,15 @@ ${_includes}#define OCTET_FUSED_SCHEMES${_rows}
 " @ONLY)
 endfunction()
 
-# The CPU backend's instruction sets: <name> <folder of isa.inl> <flags>. All fused schemes are one TU a set, with these flags.
+# The CPU backend's instruction sets: <name> <folder of isa.inl> <flags>. All fused schemes are one TU a set, with these flags. A set whose
+# folder is "shared" has another's nests (cpu/avx2/vnni_nests.cpp), and flags for its products alone.
 # note: gcc 12 takes the undefined operand of its own AVX-512 intrinsics for an uninitialised variable.
 set(OCTET_CPU_SETS
   "amx_int8    amx    -O3 -mamx-tile -mamx-int8 -mavx512fp16 -mavx512vbmi -mavx2 -mfma -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
   "avx512_fp16 avx512_fp16 -O3 -mavx512fp16 -mavx512vbmi -mavx2 -mfma -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
   "avx512_bf16 avx512_bf16 -O3 -mavx512bf16 -mavx2 -mfma -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
   "avx512_vnni avx512 -O3 -mavx2 -mfma -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
-  "avx_vnni    avx2   -O3 -mavx2 -mfma -mf16c -mavxvnni"
+  "avx_vnni    shared -O3 -mavx2 -mfma -mf16c -mavxvnni"
   "avx2        avx2   -O3 -mavx2 -mfma -mf16c"
 )
 
@@ -113,6 +114,9 @@ function(octet_generate_nests out_var)
   foreach(_set_row IN LISTS OCTET_CPU_SETS)
     string(REGEX REPLACE " +" ";" _set_fields "${_set_row}")
     list(POP_FRONT _set_fields _set _folder)
+    if(_folder STREQUAL "shared")
+      continue()
+    endif()
     set(_includes "")
     set(_schemes "")
     set(_cases "")

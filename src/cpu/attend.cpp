@@ -220,7 +220,7 @@ class Call {
     Scratch& scratch = thread_scratch();
     scratch.reset();
     RowsCall call{};
-    call.prepare = prepare_;
+    call.prepare = prepare_, call.code_products = nest_.code_products;
     call.head = packed_.head(memory_.packed, problem_, unit.sequence, problem_.kv_head(unit.head));
     call.rows = rows, call.dim_groups = groups, call.dim_v = dim_v;
 

@@ -84,8 +84,9 @@ class RowsNest {
     end_rows();
   }
 
-  /// The rows against the keys that they see, without their end.
-  void part() {
+  /// The rows against the keys that they see, without their end. Compiled once for its two callers, as
+  /// end_rows() is: there are as many of them as schemes.
+  __attribute__((noinline)) void part() {
     open();
     const std::int64_t key_block = call_.prepare.key_block, tokens = call_.head.tokens;
     std::int64_t least = tokens, most = 0;
@@ -114,7 +115,9 @@ class RowsNest {
   using Words = std::conditional_t<kIntegerWords, IntegerRows<S, Isa>,
                                    std::conditional_t<kFixed, FixedRows<S, Isa>, NoWords>>;
 
-  void end_rows() const { RowEnds<S, Isa>(call_, scheme_, channel_).end({groups_, out_}); }
+  __attribute__((noinline)) void end_rows() const {
+    RowEnds<S, Isa>(call_, scheme_, channel_).end({groups_, out_});
+  }
 
   struct Layout {
     std::int64_t groups, out, score, words, p, sums, bias, level, channel, non_finite, bytes;
@@ -286,6 +289,9 @@ class RowsNest {
     return true;
   }
 
+  const Multiplies& qk() const { return is_float(S::kQk) ? kQk.multiply : *call_.code_products; }
+  const Multiplies& pv() const { return is_float(S::kP) ? kPv.multiply : *call_.code_products; }
+
   void multiply_qk(ThisVisit& visit) {
     if constexpr (kFixed && Isa::kToWords != nullptr) {
       if (visit.form == Form::words && visit.live > 1 && !bias_.any()) multiply_qk_to_words(visit);
@@ -293,7 +299,7 @@ class RowsNest {
     const std::int64_t low = visit.low + visit.words_made;
     if (low >= visit.high) return;
     std::int32_t start[kRows];
-    (visit.live == 1 ? kQk.qk_row : kQk.qk)(qk_tile(visit, low, start), (visit.high - low) / kLanes);
+    (visit.live == 1 ? qk().qk_row : qk().qk)(qk_tile(visit, low, start), (visit.high - low) / kLanes);
   }
 
   /// Words of the softmax straight from the tiles, for so many keys as whole tiles hold.
@@ -350,7 +356,7 @@ class RowsNest {
                        done = visit.live > 1 ? multiply_and_fold(visit, tile) : 0;
     if (done < columns) {
       tile.b += done * kVector;
-      (visit.live == 1 ? kPv.pv_row : kPv.pv)(tile, columns - done);
+      (visit.live == 1 ? pv().pv_row : pv().pv)(tile, columns - done);
       fold(visit, done);
     }
     non_finite_.add(visit, out_ + visit.group * kRows * columns);

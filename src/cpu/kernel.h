@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cpu/tile.h"
 #include "numerics/contract.h"
 #include "octet/types.hpp"
 
@@ -79,6 +80,7 @@ struct Parts {
 /// where these share K and V.
 struct RowsCall {
   Prepare prepare;
+  const Multiplies* code_products;  ///< of the nest
   PackedHead head;
   BiasRows bias;
   std::int64_t rows, dim_groups, dim_v;  ///< dim_v: padded
@@ -110,6 +112,9 @@ struct KeyConstants {
 /// A scheme's nest for one instruction set.
 struct Nest {
   Packing packing;
+  /// The products of codes. They come with the call, so that sets whose lanes are the same share the code of
+  /// a nest: compiling it is a twentieth of the build's time.
+  const Multiplies* code_products;
   Output output;
   std::int32_t key_members;  ///< 4-byte constants of a key
   bool v_in_p;               ///< carries_v()

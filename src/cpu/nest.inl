@@ -87,8 +87,10 @@ struct NestFor {
   }
 
   static constexpr Products kQk = products_of<Isa>(S::kQk), kPv = products_of<Isa>(S::kP);
+  static constexpr Multiplies kCodes = Isa::kIntegers.multiply;
   static constexpr Nest kNest{
       {Isa::kLanes, kQk.q, kQk.k, kPv.v, Isa::kRows, S::kP == Operand::s8&& kPv.p == Element::u8_bias},
+      &kCodes,
       S::kOutput,
       static_cast<std::int32_t>(kMembers),
       carries_v<S>(),

@@ -20,6 +20,11 @@ struct Tile {
 /// Computes `columns` columns of the tile, all of its rows.
 using Multiply = void (*)(const Tile& tile, std::int64_t columns);
 
+/// Both products of attention for one kind of operands: of a whole tile's rows, and of its first alone.
+struct Multiplies {
+  Multiply qk, pv, qk_row, pv_row;
+};
+
 /// What the sums of a tile become instead of being stored: sum * factor * scale + level, in f32 with one
 /// rounding of the last two, to the nearest saturated 16-bit word, in the order of the instruction set's
 /// packs.

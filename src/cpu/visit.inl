@@ -16,7 +16,7 @@ namespace {
 /// The two products for one kind of operand: the elements of a (Q, P) and b (K, V), and the tiles.
 struct Products {
   Element q, k, p, v;
-  Multiply qk, pv, qk_row, pv_row;
+  Multiplies multiply;
   MultiplyAndFold pv_and_fold = nullptr;  ///< null: there is none
 };
 

@@ -14,9 +14,12 @@ struct IsaAmx : Isa512Fp16 {
   static void begin() { amx::begin(); }
   static void end() { amx::end(); }
   // A tile of one row takes as long as one of sixteen, and either waits for K and V.
-  static constexpr Products kIntegers{Element::s8,         Element::s8,         Element::u8_bias,
-                                      Element::s8,         amx::multiply_s8_s8, amx::multiply_u8_s8,
-                                      amx::multiply_s8_s8, amx::multiply_u8_s8};
+  static constexpr Products kIntegers{
+      Element::s8,
+      Element::s8,
+      Element::u8_bias,
+      Element::s8,
+      {amx::multiply_s8_s8, amx::multiply_u8_s8, amx::multiply_s8_s8, amx::multiply_u8_s8}};
   static constexpr Products kFloats{}, kHalves{};  ///< none
   static constexpr MultiplyToWords kToWords = amx::multiply_s8_s8_to_words;
 };

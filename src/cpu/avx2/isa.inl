@@ -1,4 +1,4 @@
-// AVX2, with AVX-VNNI or without, as attend.inl asks for it.
+// AVX2 as attend.inl asks for it; AVX-VNNI's nests are these with other products (avx2/vnni_nests.cpp).
 #include <immintrin.h>
 
 #include "cpu/avx2/products.h"
@@ -16,23 +16,18 @@ struct Isa256 {
   static void begin() {}
   static void end() {}
   static constexpr std::int64_t kLanes = 8, kRows = avx2::kRows;
-#ifdef __AVXVNNI__
-  static constexpr Products kIntegers{Element::s8,
-                                      Element::u8_bias,
-                                      Element::u8_bias,
-                                      Element::s8,
-                                      avx_vnni::multiply_s8_u8,
-                                      avx_vnni::multiply_u8_s8,
-                                      avx_vnni::multiply_row_s8_u8,
-                                      avx_vnni::multiply_row_u8_s8};
-#else
   static constexpr Products kIntegers{
-      Element::s8,          Element::u8_bias,     Element::u8_bias,         Element::s8,
-      avx2::multiply_s8_u8, avx2::multiply_u8_s8, avx2::multiply_row_s8_u8, avx2::multiply_row_u8_s8};
-#endif
-  static constexpr Products kFloats{Element::f32,           Element::f32,          Element::f32,
-                                    Element::f32,           avx2::multiply_f32,    avx2::multiply_f32,
-                                    avx2::multiply_row_f32, avx2::multiply_row_f32};
+      Element::s8,
+      Element::u8_bias,
+      Element::u8_bias,
+      Element::s8,
+      {avx2::multiply_s8_u8, avx2::multiply_u8_s8, avx2::multiply_row_s8_u8, avx2::multiply_row_u8_s8}};
+  static constexpr Products kFloats{
+      Element::f32,
+      Element::f32,
+      Element::f32,
+      Element::f32,
+      {avx2::multiply_f32, avx2::multiply_f32, avx2::multiply_row_f32, avx2::multiply_row_f32}};
   static constexpr Products kHalves = kFloats;
 
   /// The low byte of each lane. Codes lie in -128...255, so the signed packs to 16 bits saturate nothing.

@@ -47,20 +47,16 @@ struct Isa512 {
                                       Element::u8_bias,
                                       Element::u8_bias,
                                       Element::s8,
-                                      avx512::multiply_s8_u8,
-                                      avx512::multiply_u8_s8,
-                                      avx512::multiply_row_s8_u8,
-                                      avx512::multiply_row_u8_s8,
+                                      {avx512::multiply_s8_u8, avx512::multiply_u8_s8,
+                                       avx512::multiply_row_s8_u8, avx512::multiply_row_u8_s8},
                                       avx512::multiply_u8_s8_and_fold};
-  static constexpr Products kFloats{Element::f32,
-                                    Element::f32,
-                                    Element::f32,
-                                    Element::f32,
-                                    avx512::multiply_f32,
-                                    avx512::multiply_f32,
-                                    avx512::multiply_row_f32,
-                                    avx512::multiply_row_f32,
-                                    avx512::multiply_f32_and_fold};
+  static constexpr Products kFloats{
+      Element::f32,
+      Element::f32,
+      Element::f32,
+      Element::f32,
+      {avx512::multiply_f32, avx512::multiply_f32, avx512::multiply_row_f32, avx512::multiply_row_f32},
+      avx512::multiply_f32_and_fold};
   static constexpr Products kHalves = kFloats;
   /// The low byte of each lane.
   static void store_codes(std::byte* at, Lane::I32 codes) {
