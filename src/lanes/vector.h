@@ -119,6 +119,8 @@ struct VectorLane {
   template <class T>
   using Lanes = typename simd::Wide<T, kLanes>::Type;
   using Scalar = ScalarLane;
+  template <int kOther>
+  using OfWidth = VectorLane<kOther, Tag>;
   using F32 = Lanes<float>;
   using I32 = Lanes<std::int32_t>;
   using U32 = Lanes<std::uint32_t>;

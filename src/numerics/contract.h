@@ -22,6 +22,24 @@
 //   ending = scheme.ending(state, row, peak)
 //   o[c]   = scheme.output_code(wide[c], ending);  its scale = scheme.output_scale(ending)
 //
+// Where most of a row's codes follow from outputs as floats, a scheme may say how, for kernels that have
+// them: it names a type Rough, and
+//
+//   number[c] = scheme.rough(out[c], state) * scheme.rough_channel(scales of channel c)     NaN: not this
+//   call rough     = scheme.rough_ending(state, largest |number[c]|) o[c]      = number[c] * rough.factor
+//   rounded to an integer, its scale rough.scale, if rough.sure and every
+//               product is closer than kRoughSure to that integer; else the row ends as above
+//
+// A scheme whose Out is 64-bit sums in bins may name a type Into: then fold() is also
+//
+//   into = scheme.into(step)                 {bin, factor, opens}
+//   if (into.opens) scheme.make_room(out[c], step)
+//   out[c].bin[into.bin] += (sum over j of p[j] v[j][c]) * into.factor
+//
+// where bins that are not in use may hold anything; and where no row of a group has outputs yet, bins are
+// set, and nothing is made room for. Of a row that sees one key block alone, out[c] is
+// scheme.only(sum over j of p[j] v[j][c], state), and rough() takes that sum too.
+//
 // A scheme may have value(code): then v[j][c] is that of V's code, so that V enters the product rounded to
 // another format. A scheme may have padding_mass(step): then sum gains it once for each key that the
 // sequence's last block lacks (a published kernel that counts its padding). Keys hidden by a mask never
@@ -61,8 +79,10 @@
 //   plain numbers   Block, Ending and the scheme itself. If not kRowLanes, also Row, View, State, Step and
 //                   the peaks that view() and step() take: all functions of rows are of one row.
 //   Sum             what absorb() takes: the sum of a block's masses, for each lane's row or for the one row
-// Members of Key, and of Row, View, State, Step and Channel where they are lanes, are lanes of four bytes a
-// value: a kernel may keep such a struct as arrays, one a member, and read lanes from anywhere in them.
+// If not kRowLanes, a scheme may have RowsOf<R>, what it needs of R::kWidth rows to make their views
+// together. Members of Key, and of Row, View, State, Step and Channel where they are lanes, are lanes of four
+// bytes a value: a kernel may keep such a struct as arrays, one a member, and read lanes from anywhere in
+// them.
 //
 // Constants are made by the functions prepare/row/key/block/channel from scales with correctly rounded
 // operations and the shared polynomials only, so that host and device agree to the bit.

@@ -11,6 +11,7 @@
 #include "numerics/integer_arith.h"
 #include "numerics/integer_bins.h"
 #include "numerics/integer_ends.h"
+#include "numerics/integer_views.h"
 
 namespace octet {
 
@@ -52,6 +53,18 @@ struct IntegerScheme {
     integer::Scaled k;        ///< K's scale, 24 bits
     std::int32_t v_exponent;  ///< least power of two >= V's largest scale in the block
   };
+  /// Constants of R::kWidth rows, for kernels that make their views together.
+  template <class R>
+  struct RowsOf : integer::Views<R>::Rows {
+    OCTET_HOST void put(int lane, const Row& row) { integer::Views<R>::Rows::put(lane, row.octaves); }
+    /// fits_u16() of all of them.
+    OCTET_HOST bool fit_u16(const Block& block) const {
+      return this->most + block.k.exponent + 55 + kUnitBits <= 0;
+    }
+    OCTET_HOST integer::Views<R> views(const Block& block) const {
+      return integer::Views<R>::of(*this, block.k, kUnitBits);
+    }
+  };
   struct Key {
     I32 distance;    ///< log2 of multiplier / 16, 2^-10 octave: P carries V's scale
     I32 multiplier;  ///< 2^v_exponent * 16 / V's scale, 16...7936: the row sum does not
@@ -71,12 +84,20 @@ struct IntegerScheme {
   };
   struct State {
     std::int32_t out_top = integer::kNoBin, sum_top = integer::kNoBin;
+    std::int32_t out_unused = 0;  ///< so many of the outputs' lowest bins are 0, whatever they hold
+    std::int32_t out_factor = 0;  ///< of the last key block's sums
     integer::Bins<One> sum;
   };
   struct Step {
     std::int32_t origin;  ///< score of weight 1
     std::int32_t fold;    ///< 2^11 times the reference's fraction of an octave as a factor
     integer::Place out, sum;
+    std::int32_t out_used = 0;  ///< bins of the outputs that hold sums before the block
+  };
+  /// Where the sums of a key block go, times a factor: to the numbers out[c].bin[bin] of a row.
+  struct Into {
+    std::int32_t bin, factor;
+    bool opens;  ///< whether make_room() comes first
   };
   struct Ending {
     std::int32_t exponent;        ///< of the row's largest output
@@ -84,6 +105,16 @@ struct IntegerScheme {
     std::int32_t shift;           ///< from mantissa * reciprocal to codes, at that exponent
     std::int32_t scale_exponent;  ///< the row's scale is 2^scale_exponent
   };
+
+  /// What decides the codes of a row from its outputs as floats.
+  struct Rough {
+    float factor;  ///< codes an output
+    float scale;   ///< the row's
+    bool sure;     ///< whether the row has such codes: see kRoughSure
+  };
+  /// Where every output times the factor is this close to an integer, that integer is the code:
+  /// docs/numerics/integer.md.
+  static constexpr float kRoughSure = 0.5f - 0x1p-14f;
 
   integer::Scaled octaves;  ///< softmax_scale * log2 e, 24 bits
 
@@ -173,27 +204,41 @@ struct IntegerScheme {
     out.add(step.out.slot, L::mul_wide(pv, step.fold << step.out.shift));
     return out;
   }
-  /// fold() of a row's first key block, whose bin is the highest, whatever `out` holds.
-  OCTET_HD void set(Out& out, PvAcc pv, const Step& step) const {
-    out.set(L::mul_wide(pv, step.fold << step.out.shift));
+  /// The same in steps: make_room() for each output where it says so, then sums times the factor are added
+  /// to the bin, or set it if the row sees its first key block. Bins that are not in use may hold anything.
+  OCTET_HD Into into(const Step& step) const {
+    const integer::Place& place = step.out;
+    if (place.slot >= integer::kBins) return {0, 0, false};
+    return {place.slot, step.fold << place.shift, place.moved > 0 || place.slot >= step.out_used};
   }
-  OCTET_HD State absorb(State state, const Step& step, Sum sum) const {
-    state.sum.move_down(step.sum.moved);
+  /// The output of a row that has seen one key block, from the block's sums.
+  OCTET_HD Out only(PvAcc pv, const State& state) const {
+    Out out;
+    out.bin[0] = L::mul_wide(pv, state.out_factor);
+    return out;
+  }
+  OCTET_HD void make_room(Out& out, const Step& step) const {
+    out.make_room(step.out.moved, step.out.slot, step.out_used);
+  }
+  OCTET_HD State absorb(const State& state, const Step& step, Sum sum) const {
+    State next{step.out.top, step.sum.top, integer::kBins - used_after(step), into(step).factor, state.sum};
+    next.sum.move_down(step.sum.moved);
     const std::int64_t mass = integer::shift_round(sum * step.fold, 12);
-    state.sum.add(step.sum.slot, mass << step.sum.shift);
-    state.sum_top = step.sum.top;
-    state.out_top = step.out.top;
-    return state;
+    next.sum.add(step.sum.slot, mass << step.sum.shift);
+    return next;
   }
   /// The state of both sets of key blocks.
   static OCTET_HD State merge(State a, const State& b) {
     a.sum.merge(a.sum_top, b.sum, b.sum_top);
     a.sum_top = a.sum_top > b.sum_top ? a.sum_top : b.sum_top;
     a.out_top = a.out_top > b.out_top ? a.out_top : b.out_top;
+    a.out_unused = 0;
     return a;
   }
   /// The sums of both, in place; the states are those before merge().
-  static OCTET_HD void merge_out(Out& out, const State& state, const Out& other, const State& other_state) {
+  static OCTET_HD void merge_out(Out& out, const State& state, Out other, const State& other_state) {
+    out.make_room(0, integer::kBins, integer::kBins - state.out_unused);
+    other.make_room(0, integer::kBins, integer::kBins - other_state.out_unused);
     out.merge(state.out_top, other, other_state.out_top);
   }
 
@@ -208,8 +253,8 @@ struct IntegerScheme {
 
   // --- The end of a row.
 
-  OCTET_HD Wide finish(const Out& out, const State&, const Row&, const Channel& channel) const {
-    const integer::SignedWords<L> total = integer::words_of<L>(out.total());
+  OCTET_HD Wide finish(const Out& out, const State& state, const Row&, const Channel& channel) const {
+    const integer::SignedWords<L> total = integer::words_of<L>(out.total(state.out_unused));
     const auto value = integer::product<L>(integer::normalised<L>(total.high, total.low), channel);
     return {value.mantissa, L::select_i32(L::equal_i32(value.mantissa, 0), kExponentOfZero, value.exponent),
             total.sign};
@@ -232,6 +277,42 @@ struct IntegerScheme {
     if (e.reciprocal == 0) return 0;
     const bool normal = e.scale_exponent > -kF32Bias && e.scale_exponent <= kF32Bias;
     return normal ? power_of_two(e.scale_exponent) : std::ldexp(1.0f, e.scale_exponent);
+  }
+  /// An output's sum as a float, within 2 * 2^-24: of the halves of its bits the lower one is signed, so that
+  /// nothing cancels.
+  OCTET_HD F32 rough(const Out& out, const State& state) const {
+    // note: most rows' outputs are one bin, and gcc 12 puts a choice of 64-bit lanes into memory.
+    if (state.out_unused == integer::kBins - 1) return rough_of(out.bin[0]);
+    return rough_of(out.total(state.out_unused));
+  }
+  /// The same of only(): the factor is exact, a fold of 12 bits and zeros.
+  OCTET_HD F32 rough(PvAcc pv, const State& state) const {
+    return L::mul(L::to_f32(pv), static_cast<float>(state.out_factor));
+  }
+  /// A channel's factor for it, exactly; NaN where it lies out of the range that this way of a row's end has.
+  OCTET_HD F32 rough_channel(const ChannelScales<L>& s) const {
+    constexpr std::int32_t kMost = 60, kNan = 0x7fc00000;
+    const I32 exponent = L::max_i32(L::min_i32(s.exponent, kMost), -kMost);
+    const F32 size = L::max(L::min(s.v, power_of_two(kMost)), power_of_two(-kMost));
+    const auto in_range = L::equal_i32(exponent, s.exponent) &
+                          (L::equal_i32(L::bits(size), L::bits(s.v)) | L::equal_i32(L::bits(s.v), 0));
+    const I32 power = L::shl_i32(L::add_i32(exponent, kF32Bias), kF32MantissaBits);
+    return L::from_bits(L::select_i32(in_range, L::bits(L::mul(s.v, L::from_bits(power))), kNan));
+  }
+  /// largest: of the row's outputs, their channels' factors in them, in size.
+  OCTET_HD Rough rough_ending(const State& state, float largest) const {
+    constexpr float kUnit = 128.0f / 255, kLeastCode = 63.75f, kOver = 1 / kLeastCode;
+    constexpr float kLeast = power_of_two(-100), kMost = power_of_two(100);
+    const float unit = kUnit / static_cast<float>(state.sum.total()), most = largest * unit;
+    if (!(largest >= kLeast && largest <= kMost && most >= kLeast && most <= kMost)) return {0, 0, false};
+    const std::int32_t octave =
+        static_cast<std::int32_t>(bits_of(most * kOver) >> kF32MantissaBits) - kF32Bias;
+    const std::int32_t exponent = octave + integer::kBinOctaves * (state.out_top - state.sum_top);
+    if (exponent <= -kF32Bias || exponent > kF32Bias) return {0, 0, false};
+    const float factor = unit * power_of_two(-octave);
+    // The largest code lies in 64...127: from 127.5 on, and below half of that, the scale is another one.
+    // 127.5 is as far from integers as kRoughSure does not let pass.
+    return {factor, power_of_two(exponent), largest * factor > kLeastCode + (0.5f - kRoughSure)};
   }
   OCTET_HD float lse(const State& state, const Row& row) const {
     constexpr double kLn2Q24 = 0.693147180559945309417 / (1 << 24);
@@ -284,7 +365,20 @@ struct IntegerScheme {
   static OCTET_HD I32 mantissa_at(const Wide& wide, Exponent exponent) {
     return L::select_i32(L::equal_i32(wide.exponent, exponent), wide.mantissa, 0);
   }
+  static OCTET_HD F32 rough_of(const I64& total) {
+    constexpr float kTwo32 = 4294967296.0f;
+    const I32 low = L::low_word(total), high = L::sub_i32(L::high_word(total), L::sra_i32(low, 31));
+    return L::add(L::mul(L::to_f32(high), kTwo32), L::to_f32(low));
+  }
   static OCTET_HD std::int32_t fold_of(std::int32_t sixteenth);
+  static OCTET_HD std::int32_t used_after(const Step& step) {
+    std::int32_t used = 0;
+    if (step.out_used > 0) {
+      const std::int32_t moved = step.out.moved < integer::kBins ? step.out.moved : integer::kBins;
+      used = step.out_used + moved < integer::kBins ? step.out_used + moved : integer::kBins;
+    }
+    return step.out.slot >= used && step.out.slot < integer::kBins ? step.out.slot + 1 : used;
+  }
 };
 
 // A scale 2^e * 16 / g has the mantissa m of 32 / g, but for g = 16, whose mantissa is 1: 32 / m, rounded, is
@@ -364,6 +458,7 @@ OCTET_HD typename IntegerScheme<L>::Step IntegerScheme<L>::step(const State& sta
   s.fold = fold_of(static_cast<std::int32_t>(reference & 15));
   s.out = integer::place(state.out_top, octave + view.v_exponent);
   s.sum = integer::place(state.sum_top, octave);
+  s.out_used = state.out_top == integer::kNoBin ? 0 : integer::kBins - state.out_unused;
   return s;
 }
 

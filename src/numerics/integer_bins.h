@@ -54,9 +54,15 @@ struct Bins {
       if (!found) bin[i] = I64{};
     }
   }
-  OCTET_HD void set(I64 highest) {
-    bin[0] = highest;
-    for (int i = 1; i < kBins; ++i) bin[i] = I64{};
+  /// The same where bins [0, used) hold sums and the others anything, and a bin `slot` is wanted too.
+  OCTET_HD void make_room(std::int32_t bins, std::int32_t slot, std::int32_t used) {
+    if (used > 0 && bins > 0) {
+      for (int i = kBins - 1; i >= bins; --i)
+        if (i - bins < used) bin[i] = bin[i - bins];
+      for (int i = 0; i < kBins && i < bins; ++i) bin[i] = I64{};
+    } else {
+      for (int i = used; i < kBins && i <= slot; ++i) bin[i] = I64{};
+    }
   }
   OCTET_HD void add(std::int32_t slot, I64 term) {
     // A branch a bin, and not a choice of values: the slot is one for all channels of a row, and what is not
@@ -65,9 +71,12 @@ struct Bins {
       if (i == slot) bin[i] = L::add_i64(bin[i], term);
     }
   }
-  /// The sum in units of bin 0.
-  OCTET_HD I64 total() const {
-    return L::add_i64(bin[0], L::add_i64(rounded(bin[1], kBinOctaves), rounded(bin[2], 2 * kBinOctaves)));
+  /// The sum in units of bin 0, of the bins that are in use.
+  OCTET_HD I64 total(std::int32_t unused = 0) const {
+    if (unused == 2) return bin[0];
+    const I64 two = L::add_i64(bin[0], rounded(bin[1], kBinOctaves));
+    if (unused == 1) return two;
+    return L::add_i64(two, rounded(bin[2], 2 * kBinOctaves));
   }
   /// Adds the bins of another set of terms; `top` and `other_top` are the numbers of the two highest bins.
   /// Associative and commutative: split keys, several devices.

@@ -127,6 +127,83 @@ TEST(IntegerEnds, CodesAreRoundedOnceAndTheLargestLiesIn64To127) {
   }
 }
 
+/// Ends a row of kChannels outputs both ways, and compares where floats decide; returns whether they do.
+template <int kChannels>
+bool floats_decide_rightly(const S::State& state, const S::Out (&out)[kChannels],
+                           const ChannelScales<ScalarLane> (&scales)[kChannels]) {
+  const S scheme{};
+  S::Wide wide[kChannels], peak;
+  float number[kChannels], largest = 0;
+  bool known = true;
+  for (int c = 0; c < kChannels; ++c) {
+    wide[c] = scheme.finish(out[c], state, {}, scheme.channel(scales[c]));
+    peak = c == 0 ? wide[0] : scheme.larger(peak, wide[c]);
+    const float factor = scheme.rough_channel(scales[c]);
+    known = known && factor == factor;
+    number[c] = scheme.rough(out[c], state) * factor;
+    largest = std::fmax(largest, std::fabs(number[c]));
+  }
+  const S::Rough rough = scheme.rough_ending(state, largest);
+  if (!known || !rough.sure) return false;
+  for (float x : number)
+    if (!(std::fabs(x * rough.factor - std::nearbyint(x * rough.factor)) < S::kRoughSure)) return false;
+  const S::Ending ending = scheme.ending(state, {}, peak);
+  EXPECT_EQ(rough.scale, scheme.output_scale(ending));
+  for (int c = 0; c < kChannels; ++c)
+    EXPECT_EQ(static_cast<int>(std::nearbyint(number[c] * rough.factor)),
+              scheme.output_code(wide[c], ending));
+  return true;
+}
+
+TEST(IntegerEnds, WhereFloatsDecideTheCodesAreTheExactOnes) {
+  std::mt19937_64 bits(24);
+  constexpr int kChannels = 8;
+  int decided = 0;
+  constexpr int kTrials = 200000;
+  for (int trial = 0; trial < kTrials && !testing::Test::HasFailure(); ++trial) {
+    S::State state;
+    state.out_top = static_cast<int>(bits() % 9) - 4, state.sum_top = static_cast<int>(bits() % 9) - 4;
+    state.out_unused = static_cast<int>(bits() % 3);
+    state.sum.bin[0] = (some_total(bits) >> 1) | 1;
+    S::Out out[kChannels];
+    ChannelScales<ScalarLane> scales[kChannels];
+    const bool plain = bits() % 2 == 0;
+    const int down = static_cast<int>(bits() % 32);
+    for (int c = 0; c < kChannels; ++c) {
+      for (std::int64_t& bin : out[c].bin)
+        bin = static_cast<std::int64_t>(bits() % 2 ? some_total(bits) : -some_total(bits)) >> (2 + down);
+      scales[c] = {plain ? 1.0f : some_scale(bits), static_cast<int>(bits() % 8)};
+    }
+    decided += floats_decide_rightly(state, out, scales);
+  }
+  EXPECT_GT(decided, kTrials / 3) << "the way is not taken where it should be";
+}
+
+// Outputs that are ties of their codes, or one unit of the sum away, and rows whose largest output is where
+// the scale changes: what floats cannot tell apart has to be left to integers.
+TEST(IntegerEnds, FloatsLeaveTiesToIntegers) {
+  std::mt19937_64 bits(25);
+  int decided = 0;
+  constexpr int kTrials = 200000;
+  for (int trial = 0; trial < kTrials && !testing::Test::HasFailure(); ++trial) {
+    S::State state;
+    state.out_top = state.sum_top = 0;
+    state.sum.bin[0] = std::int64_t{1} << (32 + bits() % 20);
+    // Codes are in units of the largest's octave: one of 2^n, whose code is 64 whatever the sum is, or about
+    // 127.5 / 64 of that, and a half of a unit beside it.
+    const int n = static_cast<int>(34 + bits() % 20);
+    const std::int64_t one = std::int64_t{1} << n, unit = one / 64,
+                       off = static_cast<std::int64_t>(bits() % 5) - 2;
+    const std::int64_t top = bits() % 2 ? one : (one / 64 * 255) / 2 + off * (bits() % 2 ? 1 : unit >> 16);
+    S::Out out[2];
+    out[0].bin[0] = top * 255 / 128;
+    out[1].bin[0] = (static_cast<std::int64_t>(bits() % 60) * unit + unit / 2) * 255 / 128 + off;
+    const ChannelScales<ScalarLane> scales[2] = {{1.0f, 0}, {1.0f, 0}};
+    decided += floats_decide_rightly(state, out, scales);
+  }
+  EXPECT_LT(decided, kTrials / 10) << "ties were thought decided";
+}
+
 TEST(IntegerEnds, TheTotalRoundsTheLowerBinsAndKeepsItsSign) {
   std::mt19937_64 bits(23);
   for (int trial = 0; trial < 100000; ++trial) {

@@ -337,6 +337,48 @@ TEST(IntegerRange, ExtremeCodesAtHeadDimension256GiveTheirExactAnswer) {
   }
 }
 
+TEST(IntegerBins, RoomIsMadeForWhatIsAddedWhateverTheUnusedBinsHold) {
+  std::mt19937_64 bits(31);
+  const S scheme{};
+  for (int trial = 0; trial < 3000; ++trial) {
+    S::State state;
+    S::Out folded, kept;
+    for (std::int64_t& bin : kept.bin) bin = static_cast<std::int64_t>(bits());
+    for (int block = 0; block < 12; ++block) {
+      S::View view{};
+      view.position = (static_cast<std::int64_t>(bits() % 100) - 50) << 10;
+      const S::Step step = scheme.step(state, 0, view);
+      const std::int32_t pv = static_cast<std::int32_t>(bits() % (1 << 26)) - (1 << 25);
+      scheme.fold(folded, pv, step, {});
+      const S::Into into = scheme.into(step);
+      if (block == 0) {
+        kept.bin[into.bin] = std::int64_t{pv} * into.factor;
+      } else {
+        if (into.opens) scheme.make_room(kept, step);
+        kept.bin[into.bin] += std::int64_t{pv} * into.factor;
+      }
+      state = scheme.absorb(state, step, 1 << 20);
+      if (block == 0) {
+        ASSERT_EQ(scheme.only(pv, state).bin[0], folded.bin[0]);
+      }
+      for (int i = 0; i < integer::kBins; ++i) {
+        const bool used = i < integer::kBins - state.out_unused;
+        ASSERT_EQ(used ? kept.bin[i] : 0, folded.bin[i]) << "trial " << trial << ", block " << block;
+      }
+      ASSERT_EQ(kept.total(state.out_unused), folded.total());
+    }
+    S::Out other;
+    S::State other_state = state, merged_state = state;
+    other.bin[0] = 12345;
+    for (int i = 1; i < integer::kBins; ++i) other.bin[i] = static_cast<std::int64_t>(bits());
+    other_state.out_unused = integer::kBins - 1;
+    S::merge_out(folded, S::State(state), other, other_state);
+    S::merge_out(kept, state, other, other_state);
+    merged_state = S::merge(state, other_state);
+    ASSERT_EQ(kept.total(merged_state.out_unused), folded.total(merged_state.out_unused));
+  }
+}
+
 TEST(IntegerBins, AnyOrderAndAnySplitGiveTheSameBits) {
   std::mt19937_64 bits(3);
   for (int trial = 0; trial < 300; ++trial) {

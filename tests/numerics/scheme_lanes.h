@@ -41,7 +41,7 @@ class SchemeCheck {
         if constexpr (S::kRowLanes)
           float_rows(lanes, one);
         else
-          integer_row(lanes, one);
+          integer_row(lanes, one), views_together(one);
       }
     }
   }
@@ -341,6 +341,38 @@ class SchemeCheck {
       const float lse = s.lse(state, row), one_lse = one.lse(one_state, one_row);
       compare(report_, name_, &lse, &one_lse, 1);
       end_row(s, one, out, ones, state, one_state, row, one_row);
+    }
+  }
+
+  /// Views of rows that are made together, a row a lane, against those of each.
+  void views_together(const One& one) {
+    if constexpr (requires { typename One::template RowsOf<L>; }) {
+      typename One::template RowsOf<L> rows;
+      typename One::Row row[kLanes];
+      std::int32_t peak[kLanes];
+      const typename One::Block block = one.block(plausible_scale() * power_of_two(-12), 1.0f);
+      for (int i = 0; i < kLanes; ++i) {
+        row[i] = one.row(random_.below(16) == 0 ? 0.0f : plausible_scale());
+        rows.put(i, row[i]);
+        peak[i] = acc(std::int32_t{});
+      }
+      bool fit = true;
+      for (const typename One::Row& r : row) fit = fit && One::fits_u16(r, block);
+      const std::int32_t fits = rows.fit_u16(block), each_fits = fit;
+      compare(report_, name_, &fits, &each_fits, 1);
+      if (!fit) return;
+      std::int32_t multiplier[kLanes], right[kLanes], half[kLanes], position[kLanes];
+      for (int i = 0; i < kLanes; ++i) {
+        const typename One::View view = one.view(row[i], block, peak[i]);
+        multiplier[i] = static_cast<std::int32_t>(view.multiplier >> 16);
+        right[i] = static_cast<std::int32_t>(view.right), half[i] = view.half;
+        position[i] = static_cast<std::int32_t>(view.position);
+      }
+      const auto views = rows.views(block);
+      expect("multipliers together", views.multiplier, multiplier);
+      expect("shifts together", views.right, right);
+      expect("halves together", views.half, half);
+      expect("positions together", views.position(L::load(peak)), position);
     }
   }
 
