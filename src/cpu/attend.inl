@@ -54,6 +54,8 @@ class RowsNest {
   static constexpr Products kQk = products_of<Isa>(S::kQk), kPv = products_of<Isa>(S::kP);
   static constexpr bool kPBias = kBiasesP<S, Isa>;
   static constexpr std::int64_t kPBytes = kPBytesOf<S, Isa>;
+  /// Whether outputs are bins of 64-bit sums that a block's sums are added to.
+  static constexpr bool kWideFold = requires { typename S::Into; };
 
   static std::int64_t groups(std::int64_t rows) { return (rows + kRows - 1) / kRows; }
 
@@ -97,6 +99,10 @@ class RowsNest {
       all_.first = call_.first[r] > all_.first ? call_.first[r] : all_.first;
       all_.last = call_.last[r] < all_.last ? call_.last[r] : all_.last;
     }
+    if constexpr (kWideFold) {
+      const bool one = least / key_block == (most - 1) / key_block && !call_.parts.state;
+      only_ = one ? reinterpret_cast<std::byte*>(out_) : nullptr;
+    }
     for (std::int64_t b = least / key_block; b * key_block < most; ++b) {
       const std::int64_t begin = b * key_block, end = begin + key_block < tokens ? begin + key_block : tokens;
       const OpenBlock<S> block = open_block(b, begin, end);
@@ -116,7 +122,7 @@ class RowsNest {
                                    std::conditional_t<kFixed, FixedRows<S, Isa>, NoWords>>;
 
   __attribute__((noinline)) void end_rows() const {
-    RowEnds<S, Isa>(call_, scheme_, channel_).end({groups_, out_});
+    RowEnds<S, Isa>(call_, scheme_, channel_).end({groups_, out_, only_});
   }
 
   struct Layout {
@@ -202,9 +208,12 @@ class RowsNest {
         }
         group.state[0] = State{};
       } else {
+        group.together = {};
         for (std::int64_t r = 0; r < kRows; ++r) {
           group.row[r] = scheme_.row(call_.q_scale[g * kRows + r]);
           group.state[r] = State{};
+          if constexpr (!__is_same(typename Group::Together, NoRows))
+            if (g * kRows + r < call_.rows) group.together.put(static_cast<int>(r), group.row[r]);
         }
       }
     }
@@ -243,7 +252,8 @@ class RowsNest {
 
   /// What the group's rows see of the block, and which form its softmax takes; false: nothing.
   bool begin(ThisVisit& visit, const OpenBlock<S>& block, std::int64_t g) {
-    visit.block = block, visit.group = g, visit.form = Form::wide, visit.words_made = 0;
+    visit.block = block, visit.group = g, visit.form = Form::wide;
+    visit.words_made = 0, visit.compared = 0;
     visit.live = call_.rows - g * kRows < kRows ? call_.rows - g * kRows : kRows;
     if (!bias_.any() && all_.first <= block.begin && block.end <= all_.last) {
       for (std::int64_t r = 0; r < visit.live; ++r) visit.keys[r] = {0, block.keys()};
@@ -296,7 +306,10 @@ class RowsNest {
     if constexpr (kFixed && Isa::kToWords != nullptr) {
       if (visit.form == Form::words && visit.live > 1 && !bias_.any()) multiply_qk_to_words(visit);
     }
-    const std::int64_t low = visit.low + visit.words_made;
+    if constexpr (kIntegerWords && kQk.qk_with_largest != nullptr) {
+      if (visit.form == Form::words && visit.live > 1 && !bias_.any()) multiply_qk_with_largest(visit);
+    }
+    const std::int64_t low = visit.low + visit.words_made + visit.compared;
     if (low >= visit.high) return;
     std::int32_t start[kRows];
     (visit.live == 1 ? qk().qk_row : qk().qk)(qk_tile(visit, low, start), (visit.high - low) / kLanes);
@@ -311,6 +324,21 @@ class RowsNest {
     // Keys are there to whole vectors of words, whatever a row sees of them.
     visit.words_made = kLanes * Isa::kToWords(qk_tile(visit, visit.low, start), words,
                                               round_up(visit.high - visit.low, 2 * kLanes) / kLanes);
+  }
+
+  /// Sums with the largest of each row beside them, for so many keys as whole tiles of keys hold that all
+  /// rows see.
+  void multiply_qk_with_largest(ThisVisit& visit) {
+    std::int64_t first = visit.low, last = visit.high;
+    for (std::int64_t r = 0; r < visit.live; ++r) {
+      if (!(visit.seen >> r & 1)) continue;
+      first = visit.keys[r].first > first ? visit.keys[r].first : first;
+      last = visit.keys[r].last < last ? visit.keys[r].last : last;
+    }
+    if (first > visit.low) return;
+    std::int32_t start[kRows];
+    visit.compared = kLanes * kQk.qk_with_largest(qk_tile(visit, visit.low, start), visit.largest,
+                                                  (last - visit.low) / kLanes);
   }
 
   /// Scores to codes of P.
@@ -352,8 +380,16 @@ class RowsNest {
               kZeros,
               memory_.sums,
               memory_.sums_row};
-    const std::int64_t columns = call_.dim_v / kLanes,
-                       done = visit.live > 1 ? multiply_and_fold(visit, tile) : 0;
+    const std::int64_t columns = call_.dim_v / kLanes;
+    if constexpr (kWideFold) {
+      static_assert(!kPBias, "sums are taken as they are");
+      if (only_) {
+        tile.out = only_ + 4 * visit.group * kRows * call_.dim_v, tile.out_row = 4 * call_.dim_v;
+        return (visit.live == 1 ? pv().pv_row : pv().pv)(tile, columns);
+      }
+      make_room(visit);
+    }
+    const std::int64_t done = visit.live > 1 ? multiply_and_fold(visit, tile) : 0;
     if (done < columns) {
       tile.b += done * kVector;
       (visit.live == 1 ? pv().pv_row : pv().pv)(tile, columns - done);
@@ -376,8 +412,30 @@ class RowsNest {
       const TileFold fold{visit.before ? decay : nullptr, factor, reinterpret_cast<std::byte*>(out),
                           4 * call_.dim_v};
       return kPv.pv_and_fold(tile, fold, call_.dim_v / kLanes);
+    } else if constexpr (kWideFold && kPv.pv_wide != nullptr) {
+      std::int64_t factor[kRows];
+      std::byte* bin[kRows];
+      Out* const out = out_ + visit.group * kRows * call_.dim_v / kLanes;
+      for (std::int64_t r = 0; r < kRows; ++r) {
+        const bool sees = visit.seen >> r & 1;
+        const auto into = sees ? scheme_.into(visit.step[r]) : typename S::Into{};
+        factor[r] = into.factor;
+        bin[r] = reinterpret_cast<std::byte*>(&out[r * call_.dim_v / kLanes].bin[into.bin]);
+      }
+      const TileWide wide{visit.before ? TileWide::What::add : TileWide::What::set, factor, bin, sizeof(Out)};
+      return kPv.pv_wide(tile, wide, call_.dim_v / kLanes);
     } else {
       return 0;
+    }
+  }
+
+  /// Prepares the outputs of rows for sums of the block, unless all of them are set.
+  void make_room(const ThisVisit& visit) {
+    const std::int64_t columns = call_.dim_v / kLanes;
+    for (std::int64_t r = 0; r < visit.live && visit.before; ++r) {
+      if (!(visit.seen >> r & 1) || !scheme_.into(visit.step[r]).opens) continue;
+      Out* out = out_ + (visit.group * kRows + r) * columns;
+      for (std::int64_t c = 0; c < columns; ++c) scheme_.make_room(out[c], visit.step[r]);
     }
   }
 
@@ -393,26 +451,24 @@ class RowsNest {
         step = row_of<L>(visit.step[0], r);
       else
         step = visit.step[r];
-      const bool fresh = !(visit.before >> r & 1);
+      [[maybe_unused]] const bool fresh = !(visit.before >> r & 1);
       for (std::int64_t c = first; c < columns; ++c) {
         PvAcc pv = load<PvAcc>(sums + (c - first) * kVector);
         if constexpr (kPBias)
           pv -= 128 * load<I32>(reinterpret_cast<const std::byte*>(
                           call_.head.block_v_sum + visit.block.index * call_.dim_v + c * kLanes));
-        if (fresh)
-          set(out[c], pv, step, channel_[c]);
-        else
+        if constexpr (kWideFold) {
+          const auto into = scheme_.into(step);
+          auto& bin = out[c].bin[into.bin];
+          const auto term = L::mul_wide(pv, into.factor);
+          bin = visit.before ? L::add_i64(bin, term) : term;
+        } else if (fresh) {
+          Out nothing{};
+          out[c] = scheme_.fold(nothing, pv, step, channel_[c]);
+        } else {
           scheme_.fold(out[c], pv, step, channel_[c]);
+        }
       }
-    }
-  }
-
-  void set(Out& out, PvAcc pv, const Step& step, const Channel& channel) const {
-    if constexpr (requires { scheme_.set(out, pv, step); }) {
-      scheme_.set(out, pv, step);
-    } else {
-      Out nothing{};
-      out = scheme_.fold(nothing, pv, step, channel);
     }
   }
 
@@ -425,8 +481,9 @@ class RowsNest {
   Words words_;
   Group* groups_;
   Out* out_;
-  Channel* channel_;  ///< factors of a fold in lanes, then of the end
-  KeySpan all_{};     ///< keys that every row sees
+  std::byte* only_ = nullptr;  ///< RowStates::only
+  Channel* channel_;           ///< factors of a fold in lanes, then of the end
+  KeySpan all_{};              ///< keys that every row sees
 };
 
 }  // namespace

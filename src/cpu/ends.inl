@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "cpu/kernel.h"
+#include "cpu/reduce.inl"
 #include "cpu/rows.inl"
 
 namespace octet::cpu {
@@ -16,7 +17,15 @@ class RowEnds {
   using Channel = typename S::Channel;
   using State = typename S::State;
   using Row = typename S::Row;
-  static constexpr std::int64_t kLanes = Isa::kLanes, kRows = Isa::kRows;
+  using F32 = typename L::F32;
+  static constexpr std::int64_t kLanes = Isa::kLanes, kRows = Isa::kRows, kVector = kMemberBytes<L>;
+  static constexpr std::int64_t kMostChannels = 256;
+  /// Whether the scheme finds the codes of most rows from floats.
+  static constexpr bool kHasRough = requires { typename S::Rough; };
+  /// Whether outputs may be the sums of a row's only key block.
+  static constexpr bool kHasOnly = requires(const S& s, typename S::PvAcc sums, const State& state) {
+    s.only(sums, state);
+  };
 
  public:
   /// channel: room for the factors of a call's channels.
@@ -25,26 +34,136 @@ class RowEnds {
 
   /// Writes the call's results.
   void end(const RowStates<S, Isa>& states) const {
-    for (std::int64_t c = 0; c < columns_; ++c) {
-      const ChannelScales<L> scales{L::load(call_.channel + c * kLanes),
-                                    L::load(call_.channel_exponent + c * kLanes)};
-      channel_[c] = scheme_.channel(scales);
-    }
-    for (std::int64_t r = 0; r < call_.rows; ++r) {
-      const std::int64_t lane = r % kRows;
-      const RowGroup<S, Isa>& group = states.groups[r / kRows];
-      const Out* out = states.out + r * columns_;
-      if (!(group.seen >> lane & 1))
-        end_empty(r);
-      else if constexpr (S::kRowLanes)
-        end_row(r, out, row_of<L>(group.state[0], lane), row_of<L>(group.row[0], lane));
-      else
-        end_row(r, out, group.state[lane], group.row[lane]);
-    }
+    for (std::int64_t c = 0; c < columns_; ++c) channel_[c] = scheme_.channel(channel_scales(c));
+    if constexpr (kHasRough)
+      end_roughly(states);
+    else
+      for (std::int64_t r = 0; r < call_.rows; ++r) end_row(states, r);
     if (call_.lse) fill_lse(states);
   }
 
  private:
+  ChannelScales<L> channel_scales(std::int64_t column) const {
+    return {L::load(call_.channel + column * kLanes), L::load(call_.channel_exponent + column * kLanes)};
+  }
+
+  /// The sums of row r's only key block; null where there may be several.
+  const std::byte* only_sums(const RowStates<S, Isa>& states, std::int64_t r) const {
+    return states.only ? states.only + r * columns_ * kVector : nullptr;
+  }
+
+  /// Factors of the channels for end_roughly(); false: some channel has none.
+  bool rough_channels(F32* channel) const {
+    F32 sum{};
+    for (std::int64_t c = 0; c < columns_; ++c) {
+      channel[c] = scheme_.rough_channel(channel_scales(c));
+      sum += channel[c] - channel[c];
+    }
+    const float none = reduced(sum, Plus{});
+    return none == none;
+  }
+
+  /// A group's outputs as floats, and what they say of its rows' ends.
+  struct RoughGroup {
+    F32 number[kRows][kMostChannels / kLanes];
+    float factor[kRows], scale[kRows];
+    std::uint32_t sure;  ///< bit r: floats may decide row r
+  };
+
+  /// The rows as far as floats decide them, the others as ever. A group's numbers are made before the end of
+  /// the group before it: its own end waits for all of them.
+  void end_roughly(const RowStates<S, Isa>& states) const {
+    F32 channel[kMostChannels / kLanes];
+    const bool known = rough_channels(channel);
+    RoughGroup rough[2];
+    const std::int64_t groups = (call_.rows + kRows - 1) / kRows;
+    for (std::int64_t g = 0; g <= groups && known; ++g) {
+      if (g < groups) make_rough(states, g, channel, rough[g % 2]);
+      if (g > 0) end_group(states, g - 1, rough[(g - 1) % 2]);
+    }
+    for (std::int64_t r = 0; r < call_.rows && !known; ++r) end_row(states, r);
+  }
+
+  void make_rough(const RowStates<S, Isa>& states, std::int64_t g, const F32* channel,
+                  RoughGroup& rough) const {
+    const RowGroup<S, Isa>& group = states.groups[g];
+    const std::int64_t columns = columns_;
+    const Out* out = states.out + g * kRows * columns;
+    F32 most[kRows] = {};
+    for (std::int64_t r = 0; r < kRows; ++r, out += columns) {
+      if (!(group.seen >> r & 1)) continue;
+      F32 largest{};
+      [[maybe_unused]] const std::byte* only = only_sums(states, g * kRows + r);
+      const auto output = [&](std::int64_t c) {
+        if constexpr (kHasOnly)
+          if (only) return scheme_.rough(load<I32>(only + kVector * c), group.state[r]);
+        return scheme_.rough(out[c], group.state[r]);
+      };
+      for (std::int64_t c = 0; c < columns; ++c) {
+        const F32 number = output(c) * channel[c];
+        rough.number[r][c] = number;
+        largest = L::max(magnitude(number), largest);
+      }
+      most[r] = largest;
+    }
+    float of_rows[kLanes];
+    L::store(of_rows, rows_reduced<kRows>(most, Larger{}));
+    rough.sure = 0;
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      if (!(group.seen >> r & 1)) continue;
+      const typename S::Rough ending = scheme_.rough_ending(group.state[r], of_rows[r]);
+      rough.factor[r] = ending.factor, rough.scale[r] = ending.scale;
+      rough.sure |= ending.sure ? 1u << r : 0;
+    }
+  }
+
+  void end_group(const RowStates<S, Isa>& states, std::int64_t g, const RoughGroup& rough) const {
+    const std::int64_t begin = g * kRows, columns = columns_;
+    const std::int64_t rows = call_.rows - begin < kRows ? call_.rows - begin : kRows;
+    F32 off[kRows] = {};
+    for (std::int64_t r = 0; r < rows; ++r) {
+      if (!(rough.sure >> r & 1)) continue;
+      const float factor = rough.factor[r], scale = call_.scale[begin + r] = rough.scale[r];
+      float* const values = call_.values ? call_.values + (begin + r) * call_.values_row : nullptr;
+      std::int8_t* const codes = call_.values ? nullptr : call_.codes + (begin + r) * call_.dim_v;
+      F32 farthest{};
+      for (std::int64_t c = 0; c < columns; ++c) {
+        const F32 x = rough.number[r][c] * factor;
+        const I32 code = L::nearest_i32(x);
+        const F32 number = L::to_f32(code);
+        farthest = L::max(magnitude(x - number), farthest);
+        if (values)
+          L::store(values + c * kLanes, number * scale);
+        else
+          L::store(codes + c * kLanes, L::to_s8_i32(code));
+      }
+      off[r] = farthest;
+    }
+    float of_rows[kLanes];
+    L::store(of_rows, rows_reduced<kRows>(off, Larger{}));
+    for (std::int64_t r = 0; r < rows; ++r)
+      if (!(rough.sure >> r & 1 && of_rows[r] < S::kRoughSure)) end_row(states, begin + r);
+  }
+
+  void end_row(const RowStates<S, Isa>& states, std::int64_t r) const {
+    const std::int64_t lane = r % kRows;
+    const RowGroup<S, Isa>& group = states.groups[r / kRows];
+    const Out* out = states.out + r * columns_;
+    if (!(group.seen >> lane & 1)) return end_empty(r);
+    if constexpr (kHasOnly) {
+      if (const std::byte* sums = only_sums(states, r)) {
+        Out outputs[kMostChannels / kLanes];
+        for (std::int64_t c = 0; c < columns_; ++c)
+          outputs[c] = scheme_.only(load<I32>(sums + kVector * c), group.state[lane]);
+        return end_row(r, outputs, group.state[lane], group.row[lane]);
+      }
+    }
+    if constexpr (S::kRowLanes)
+      end_row(r, out, row_of<L>(group.state[0], lane), row_of<L>(group.row[0], lane));
+    else
+      end_row(r, out, group.state[lane], group.row[lane]);
+  }
+
   void end_empty(std::int64_t r) const {
     for (std::int64_t c = 0; c < call_.dim_v; ++c) {
       if (call_.values)
@@ -64,7 +183,6 @@ class RowEnds {
       call_.scale[r] = scheme_.output_scale();
       for (std::int64_t c = 0; c < columns_; ++c) store_codes(r, c, finished(c));
     } else {
-      constexpr std::int64_t kMostChannels = 256;
       typename S::Wide wide[kMostChannels / kLanes];
       typename S::Wide peak = wide[0] = finished(0);
       for (std::int64_t c = 1; c < columns_; ++c) peak = scheme_.larger(peak, wide[c] = finished(c));

@@ -62,71 +62,75 @@ struct IntegerWords {
     };
   }
 
-  /// z + kAbove of keys [0, count) from their sums, z counted from the largest bias, saturated: count is
-  /// rounded up to runs.
-  template <class Below>
-  static void distances(const std::byte* sums, const typename S::View& view, const std::byte* level,
-                        std::int64_t count, std::byte* words, const Below& below) {
-    const std::int32_t from = view.peak + view.half;
+  /// What stands for a hidden key: no reference is that far from the nearest key, and the weight is 0.
+  static constexpr std::uint16_t kHidden = 65535;
+  static_assert(kHidden - kMostNearest - 2 * kAbove >= 16 << S::kUnitBits,
+                "a weight of 0 whatever the reference");
+
+  /// z + kAbove of keys [0, count) from their sums, z counted from the largest bias, saturated, and kHidden
+  /// for keys that the row does not see: count is rounded up to runs. Returns the least z in lanes.
+  template <class Below, class Visible>
+  static I32 distances(const std::byte* sums, const typename S::View& view, const std::byte* level,
+                       const KeySpan& seen, std::int64_t count, const Visible& visible, std::byte* words,
+                       const Below& below) {
+    const I32 from = simd::fill<I32>(view.peak + view.half);
     const auto right = static_cast<std::int32_t>(view.right);
     const auto multiplier = simd::fill<U16>(static_cast<std::uint16_t>(view.multiplier >> 16));
-    for (std::int64_t j = 0; j < count; j += kRun) {
+    const U16 hidden = simd::fill<U16>(kHidden);
+    U16 least = hidden;
+    const auto distance = [&](std::int64_t j) {
       const I32 low = (from - load<I32>(sums + 4 * j)) >> right;
       const I32 high = (from - load<I32>(sums + 4 * (j + kLanes))) >> right;
       const U16 unbiased = W::mulhi_u16(Isa::pack_words(low, high), multiplier);
-      store(words + 2 * j, below(W::adds_u16(unbiased, load<U16>(level + 2 * j)), j));
-    }
-  }
-
-  /// The least z of the visible keys, in lanes.
-  template <class Visible>
-  static I32 nearest(const std::byte* words, const KeySpan& seen, std::int64_t count,
-                     const Visible& visible) {
-    const U16 farthest = simd::fill<U16>(65535);
-    U16 least = farthest;
+      return below(W::adds_u16(unbiased, load<U16>(level + 2 * j)), j);
+    };
+    const auto keep = [&](std::int64_t j, U16 distances) {
+      store(words + 2 * j, distances);
+      least = W::min_u16(least, distances);
+    };
     std::int64_t j = 0;
     if (seen.first <= 0)
-      for (; j + kRun <= seen.last; j += kRun) least = W::min_u16(least, load<U16>(words + 2 * j));
-    for (; j < count; j += kRun) least = W::min_u16(least, visible(j) ? load<U16>(words + 2 * j) : farthest);
+      for (; j + kRun <= seen.last; j += kRun) keep(j, distance(j));
+    for (; j < count; j += kRun) keep(j, visible(j) ? distance(j) : hidden);
     constexpr std::int32_t kWord = 16, kLowWord = 0xffff;
     const I32 pairs = reinterpret_cast<I32>(least);
     return Smaller{}(pairs & kLowWord, (pairs >> kWord) & kLowWord) - kAbove;
   }
 
   /// Codes of P from the words; returns the sum of w g. origin: the score of weight 1.
-  template <class Visible>
   static std::int64_t weigh(const std::byte* words, std::int32_t origin, const std::uint16_t* multiplier,
-                            const KeySpan& seen, std::int64_t count, const Visible& visible, std::byte* p) {
+                            std::int64_t count, std::byte* p) {
     const auto above = simd::fill<U16>(static_cast<std::uint16_t>(kAbove - origin));
-    Wide64 total{};
-    const auto step = [&](I32 sum, std::int64_t at, const auto& see) {
-      const U16 low = see(Wide::exp2_u16(W::subs_u16(load<U16>(words + 2 * at), above)), at);
-      const U16 high = see(Wide::exp2_u16(W::subs_u16(load<U16>(words + 2 * (at + kRun)), above)), at + kRun);
-      sum = Isa::add_mass(sum, low, load<U16>(reinterpret_cast<const std::byte*>(multiplier + at)));
-      sum = Isa::add_mass(sum, high, load<U16>(reinterpret_cast<const std::byte*>(multiplier + at + kRun)));
-      Isa::store_word_codes(p + at * kPBytes, W::mulhrs_u16(low, 255), W::mulhrs_u16(high, 255));
-      return sum;
+    Mass total{};
+    I32 sum{};
+    const auto weights = [&](std::int64_t at) {
+      const U16 w = Wide::exp2_u16(W::subs_u16(load<U16>(words + 2 * at), above));
+      sum = Isa::add_mass(sum, w, load<U16>(reinterpret_cast<const std::byte*>(multiplier + at)));
+      return W::mulhrs_u16(w, 255);
     };
-    const auto all = [](U16 w, std::int64_t) { return w; };
-    const auto some = [&](U16 w, std::int64_t at) { return visible(at) ? w : U16{}; };
     constexpr std::int64_t kChunks = S::kMassTerms / 4;  // a lane's sum of two pairs a chunk stays below 2^32
     std::int64_t j = 0;
-    while (seen.first <= 0 && j + kChunk <= seen.last) {
-      I32 sum{};
-      for (std::int64_t n = 0; n < kChunks && j + kChunk <= seen.last; ++n, j += kChunk)
-        sum = step(sum, j, all);
+    while (j + kRun < count) {
+      for (std::int64_t n = 0; n < kChunks && j + kRun < count; ++n, j += kChunk) {
+        const U16 low = weights(j), high = weights(j + kRun);
+        Isa::store_word_codes(p + j * kPBytes, low, high);
+      }
+      total = add(total, sum);
+      sum = I32{};
+    }
+    if (j < count) {
+      Isa::store_word_codes(p + j * kPBytes, weights(j), U16{});
       total = add(total, sum);
     }
-    for (; j < count; j += kChunk) total = add(total, step(I32{}, j, some));
     return static_cast<std::int64_t>(reduced(total, Plus{}));
   }
 
  private:
   /// 64-bit sums of the unsigned 32-bit ones in lanes 2 i and 2 i + 1.
-  using Wide64 = simd::RegisterOf<std::uint64_t, sizeof(I32)>;
+  using Mass = simd::RegisterOf<std::uint64_t, sizeof(I32)>;
 
-  static Wide64 add(Wide64 total, I32 sum) {
-    Wide64 pairs;
+  static Mass add(Mass total, I32 sum) {
+    Mass pairs;
     __builtin_memcpy(&pairs, &sum, sizeof pairs);
     return total + (pairs & 0xffffffffu) + (pairs >> 32);
   }

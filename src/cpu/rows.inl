@@ -6,11 +6,29 @@
 namespace octet::cpu {
 namespace {
 
+/// Lanes for the rows of a group.
+template <class Isa>
+using RowsLane = typename Isa::Lane::template OfWidth<(Isa::kRows <= 8 ? 8 : 16)>;
+
+struct NoRows {};
+/// RowsOf a scheme whose rows are plain numbers, where it has them.
+template <class S, class Isa>
+struct RowsOfGroup {
+  using Type = NoRows;
+};
+template <class S, class Isa>
+requires requires { typename S::template RowsOf<RowsLane<Isa>>; }
+struct RowsOfGroup<S, Isa> {
+  using Type = typename S::template RowsOf<RowsLane<Isa>>;
+};
+
 /// A group of rows across key blocks. A row's constants and state: one row a lane for the whole group, or one
 /// row each.
 template <class S, class Isa>
 struct RowGroup {
   static constexpr std::int64_t kSets = S::kRowLanes ? 1 : Isa::kRows;
+  using Together = typename RowsOfGroup<S, Isa>::Type;
+  [[no_unique_address]] Together together;
   typename S::Row row[kSets];
   typename S::State state[kSets];
   std::uint32_t seen;  ///< bit r: row r saw a key
@@ -22,6 +40,8 @@ template <class S, class Isa>
 struct RowStates {
   RowGroup<S, Isa>* groups;
   typename S::Out* out;
+  /// Where all rows see one key block: its sums [row][channel] in place of outputs; else null.
+  const std::byte* only = nullptr;
 };
 
 // --- Structs whose members are lanes L of 4-byte numbers, in memory.

@@ -25,6 +25,10 @@ struct Multiplies {
   Multiply qk, pv, qk_row, pv_row;
 };
 
+/// Computes so many columns of the tile as it can do whole tiles of, all of its rows, and the largest sums of
+/// each row and lane among them, in `largest` one vector a row; returns how many columns.
+using MultiplyWithLargest = std::int64_t (*)(const Tile& tile, std::byte* largest, std::int64_t columns);
+
 /// What the sums of a tile become instead of being stored: sum * factor * scale + level, in f32 with one
 /// rounding of the last two, to the nearest saturated 16-bit word, in the order of the instruction set's
 /// packs.
@@ -48,6 +52,19 @@ struct TileFold {
 /// Computes so many columns of the tile as it can do whole tiles of, all of its rows, into the outputs;
 /// returns how many.
 using MultiplyAndFold = std::int64_t (*)(const Tile& tile, const TileFold& fold, std::int64_t columns);
+
+/// What the sums of a tile become instead of being stored: 64-bit numbers, sum * factor, added to those that
+/// are there or set in their place.
+struct TileWide {
+  enum class What : std::int32_t { add, set } what;
+  const std::int64_t* factor;  ///< [row], of 32 bits
+  std::byte* const* out;       ///< [row]: its numbers of column c at out[row] + c * out_column, lane by lane
+  std::int64_t out_column;
+};
+
+/// Computes so many columns of the tile as it can do whole tiles of, all of its rows, into the numbers;
+/// returns how many.
+using MultiplyWide = std::int64_t (*)(const Tile& tile, const TileWide& wide, std::int64_t columns);
 
 /// Computes so many columns of the tile as words, all of its rows, as it can do whole tiles of; returns how
 /// many.

@@ -18,6 +18,8 @@ struct Products {
   Element q, k, p, v;
   Multiplies multiply;
   MultiplyAndFold pv_and_fold = nullptr;  ///< null: there is none
+  MultiplyWide pv_wide = nullptr;         ///< the same
+  MultiplyWithLargest qk_with_largest = nullptr;
 };
 
 /// Those that an operand of a scheme meets on an instruction set.
@@ -58,6 +60,8 @@ struct Visit {
   std::uint32_t before = 0;          ///< bit r: it saw one in a block before, and has outputs
   Form form = Form::wide;
   std::int64_t words_made = 0;  ///< keys from `low` whose words came with their products
+  std::int64_t compared = 0;    ///< keys from `low`, which all rows see, whose largest sums came with them
+  alignas(64) std::byte largest[Isa::kRows * 4 * Isa::kLanes];  ///< those, one vector a row
   typename S::Step step[RowGroup<S, Isa>::kSets];
 };
 

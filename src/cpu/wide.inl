@@ -125,9 +125,9 @@ class WideSoftmax {
   Acc largest_lanes(const ThisVisit& visit, std::int64_t r) const {
     const std::byte* row = memory_.score + r * memory_.score_row;
     const RowKeys<Isa> keys = bias_.keys(r, visit.keys[r]);
-    Acc most = lowest<Acc>();
+    Acc most = visit.compared > 0 ? load<Acc>(visit.largest + 4 * kLanes * r) : lowest<Acc>();
     for_keys(
-        keys, visit,
+        keys, visit.low + visit.compared, visit.high,
         [&](std::int64_t at) {
           const Acc acc = load<Acc>(row + 4 * at);
           most = acc > most ? acc : most;
@@ -160,15 +160,14 @@ class WideSoftmax {
       return 0;
   }
 
-  /// Calls plain(at) for the vectors of the visit's keys that a row sees wholly, masked(at) for others; for
+  /// Calls plain(at) for the vectors of keys [low, high) that a row sees wholly, masked(at) for others; for
   /// all of them where its bias hides any key.
   template <class Plain, class Masked>
-  static void for_keys(const RowKeys<Isa>& keys, const ThisVisit& visit, const Plain& plain,
+  static void for_keys(const RowKeys<Isa>& keys, std::int64_t low, std::int64_t high, const Plain& plain,
                        const Masked& masked) {
-    const std::int64_t high = visit.high;
     std::int64_t full = round_up(keys.span.first, kLanes), past = keys.span.last / kLanes * kLanes;
     if (keys.hides || past <= full) full = past = high;
-    std::int64_t at = visit.low;
+    std::int64_t at = low;
     for (; at < full; at += kLanes) masked(at);
     for (; at < past; at += kLanes) plain(at);
     for (; at < high; at += kLanes) masked(at);
@@ -182,7 +181,7 @@ class WideSoftmax {
     const std::int64_t begin = visit.block.begin;
     Score most = lowest<Score>();
     for_keys(
-        keys, visit,
+        keys, visit.low, visit.high,
         [&](std::int64_t at) {
           const auto bias = keys.bias ? scheme_.bias(keys.bias_at(at)) : no_bias;
           const Score score = scheme_.score(load<Acc>(row + 4 * at), view, key(begin + at), bias);
@@ -210,7 +209,7 @@ class WideSoftmax {
     constexpr bool kWide = __is_same(typename S::Sum, std::int64_t);
     MassSum<Mass, kWide> sum;
     for_keys(
-        keys, visit,
+        keys, visit.low, visit.high,
         [&](std::int64_t at) {
           const auto weight = scheme_.weight(load<Score>(row + 4 * at), step);
           const auto code = scheme_.code(weight);

@@ -49,7 +49,9 @@ struct Isa512 {
                                       Element::s8,
                                       {avx512::multiply_s8_u8, avx512::multiply_u8_s8,
                                        avx512::multiply_row_s8_u8, avx512::multiply_row_u8_s8},
-                                      avx512::multiply_u8_s8_and_fold};
+                                      avx512::multiply_u8_s8_and_fold,
+                                      avx512::multiply_u8_s8_wide,
+                                      avx512::multiply_s8_u8_with_largest};
   static constexpr Products kFloats{
       Element::f32,
       Element::f32,

@@ -2,6 +2,9 @@
 #include "cpu/avx512/products.h"
 
 #include "cpu/avx512/tiles.inl"
+#include "cpu/avx512/tiles_largest.inl"
+#include "cpu/avx512/tiles_wide.inl"
+#include "cpu/avx512/woven.inl"
 
 namespace octet::cpu::avx512 {
 namespace {
@@ -20,7 +23,6 @@ OCTET_TILE_6X4(tile_f32, OCTET_FMA)
 // multiplied, the other becomes words, a row beside each of the first six steps. The words of a row are one
 // vector: 32 keys. One set after another would leave the multipliers idle for a quarter of the time at a head
 // dim of 64.
-constexpr int kWovenSteps = 6;  ///< of a set, at least: one for each row of words
 
 // Laid out as it runs.
 // clang-format off
@@ -58,18 +60,8 @@ constexpr int kWovenSteps = 6;  ///< of a set, at least: one for each row of wor
 #define OCTET_NO_SCALE(OFFSET, SUM)
 #define OCTET_SCALE(OFFSET, SUM) "vmulps " OFFSET "(%[scale]), %%zmm" SUM ", %%zmm" SUM "\n\t"
 
-#define OCTET_SET_A "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"
-#define OCTET_SET_B "12", "13", "14", "15", "16", "17", "18", "19", "20", "21", "22", "23"
-#define OCTET_START_PAIR(OFFSET, S0, S1) \
-  "vpbroadcastd " OFFSET "(%[from]), %%zmm" S0 "\n\tvmovdqa64 %%zmm" S0 ", %%zmm" S1 "\n\t"
-#define OCTET_START_12(S0, S1, S2, S3, S4, S5, S6, S7, S8, S9, S10, S11)                          \
-  "mov %[start], %[from]\n\t" OCTET_START_PAIR("0", S0, S1) OCTET_START_PAIR("4", S2, S3)         \
-      OCTET_START_PAIR("8", S4, S5) OCTET_START_PAIR("12", S6, S7) OCTET_START_PAIR("16", S8, S9) \
-          OCTET_START_PAIR("20", S10, S11)
-#define OCTET_START_SET(...) OCTET_START_12(__VA_ARGS__)
 #define OCTET_LEVELS "vmovups (%[level]), %%zmm26\n\tvmovups 64(%[level]), %%zmm27\n\t"
-// On to the next two columns: the pointers of the sums, and of the words that were made.
-#define OCTET_NEXT_PAIR "add %[b_next], %[b]\n\tsub %[a_back], %[a]\n\tsub %[a_back], %[a3]\n\t"
+// On to the next two columns' words.
 #define OCTET_NEXT_WORDS(NEXT_SCALE) "add $128, %[level]\n\tsub %[out_back], %[out]\n\t" NEXT_SCALE
 #define OCTET_NEXT_SCALE "add $128, %[scale]\n\t"
 // The steps of one set of sums beside the words of the other.
@@ -145,6 +137,8 @@ OCTET_TO_WORDS(tiles_to_scaled_words, OCTET_SCALE, OCTET_NEXT_SCALE)
 OCTET_TILES_TO_OUT(tile_u8_s8_and_fold, OCTET_UNSIGNED_A, OCTET_FROM_INTEGER)
 OCTET_TILES_TO_OUT(tile_f32_and_fold, OCTET_FMA, OCTET_AS_IT_IS)
 
+OCTET_TILES_WIDE(tile_u8_s8_wide, OCTET_UNSIGNED_A)
+
 /// How a group of `a` in every lane meets a column of `b`.
 struct UnsignedB {
   static __m512i multiply(__m512i sum, __m512i a, __m512i b) { return _mm512_dpbusd_epi32(sum, b, a); }
@@ -169,8 +163,18 @@ std::int64_t multiply_s8_u8_to_words(const Tile& t, const TileWords& words, std:
   (words.scale ? tiles_to_scaled_words : tiles_to_words)(t, words, pairs);
   return pairs * kPair;
 }
+std::int64_t multiply_s8_u8_with_largest(const Tile& t, std::byte* largest, std::int64_t columns) {
+  constexpr std::int64_t kPair = 2;
+  const std::int64_t pairs = columns / kPair;
+  if (pairs == 0 || t.steps < kWovenSteps) return 0;
+  tiles_with_largest(t, largest, pairs);
+  return pairs * kPair;
+}
 std::int64_t multiply_u8_s8_and_fold(const Tile& t, const TileFold& fold, std::int64_t columns) {
   return all_and_fold(tile_u8_s8_and_fold, t, fold, columns);
+}
+std::int64_t multiply_u8_s8_wide(const Tile& t, const TileWide& wide, std::int64_t columns) {
+  return all_wide(tile_u8_s8_wide, t, wide, columns);
 }
 std::int64_t multiply_f32_and_fold(const Tile& t, const TileFold& fold, std::int64_t columns) {
   return all_and_fold(tile_f32_and_fold, t, fold, columns);

@@ -8,7 +8,9 @@ inline constexpr int kRows = 6;
 
 void multiply_s8_u8(const Tile& tile, std::int64_t columns);  ///< a s8, b u8
 std::int64_t multiply_s8_u8_to_words(const Tile& tile, const TileWords& words, std::int64_t columns);
+std::int64_t multiply_s8_u8_with_largest(const Tile& tile, std::byte* largest, std::int64_t columns);
 std::int64_t multiply_u8_s8_and_fold(const Tile& tile, const TileFold& fold, std::int64_t columns);
+std::int64_t multiply_u8_s8_wide(const Tile& tile, const TileWide& wide, std::int64_t columns);
 std::int64_t multiply_f32_and_fold(const Tile& tile, const TileFold& fold, std::int64_t columns);
 void multiply_u8_s8(const Tile& tile, std::int64_t columns);      ///< a u8, b s8
 void multiply_f32(const Tile& tile, std::int64_t columns);        ///< fused multiply-add

@@ -3,6 +3,7 @@
 //
 // The 6 x 4 tile is one block of assembly: 24 sums, 4 columns and a broadcast are 29 of 32 registers, and gcc
 // 12 spills them in every form of intrinsics that was tried. Narrower tiles have registers to spare.
+#pragma once
 #include <immintrin.h>
 
 #include "cpu/avx512/products.h"
