@@ -260,7 +260,7 @@ class Call {
 
     if (float* const rows_of_o = f32_rows(unit)) {
       call.values = rows_of_o, call.values_row = problem_.args.o.stride[2];
-    } else if (nest_.output == Output::values) {
+    } else if (nest_.output == Output::values || problem_.args.o.dtype != DType::s8) {
       call.values = scratch.take<float>(rows * dim_v), call.values_row = dim_v;
     } else {
       call.codes = scratch.take<std::int8_t>(rows * dim_v);
@@ -300,6 +300,7 @@ class Call {
     const std::int64_t dim_v = problem_.desc.head_dim_v, batch = problem_.q.batch(unit.sequence),
                        first = problem_.q.begin(unit.sequence);
     const bool in_place = call.values && call.values == f32_rows(unit);
+    const NarrowRow narrow = pack_kernels(nest_.packing.lanes).narrow;
     if (in_place && !call.lse && !problem_.args.o_scale.data) return;
     std::int64_t r = 0;
     for (std::int64_t h = unit.head; h < unit.head + unit.heads; ++h)
@@ -312,7 +313,7 @@ class Call {
         if (call.codes)
           writer.codes(call.codes + r * call.dim_v, dim_v, call.scale[r]);
         else if (!in_place)
-          writer.values(call.values + r * call.values_row, dim_v);
+          writer.values(call.values + r * call.values_row, dim_v, narrow);
         writer.scale(nest_.output == Output::values ? 0 : call.scale[r]);
       }
   }

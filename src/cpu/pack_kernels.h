@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "numerics/narrow_row.h"
+
 namespace octet::cpu {
 
 /// [row]: of a row's codes, and of their absolute values.
@@ -36,6 +38,7 @@ struct PackKernels {
                 std::byte* out);
   /// sums[c] += codes[c].
   void (*add)(const std::int8_t* codes, std::int64_t channels, std::int32_t* sums);
+  NarrowRow narrow;  ///< rows of the output
 };
 
 /// lanes: 8 or 16, those of a nest that the CPU can run.

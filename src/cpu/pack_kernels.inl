@@ -7,9 +7,12 @@
 #include "base/bits.h"
 #include "cpu/pack_kernels.h"
 #include "lanes/native.h"
+#include "lanes/vector.h"
 
 namespace octet::cpu {
 namespace {
+
+struct PackTag {};
 
 template <int kLanes>
 struct PackIn {
@@ -185,7 +188,8 @@ struct PackIn {
       }
   }
 
-  static constexpr PackKernels kTable{sums, to_u8, columns, quads, halves, pairs, add};
+  static constexpr PackKernels kTable{sums,   to_u8, columns, quads,
+                                      halves, pairs, add,     RowsNarrowed<VectorLane<kLanes, PackTag>>::run};
 };
 
 }  // namespace

@@ -38,10 +38,11 @@ struct SmallFloat {
   }
 
   /// The code (without sign) of a value that is on the grid already.
-  static OCTET_HD constexpr std::uint32_t code(float a) {
-    const std::uint32_t normal = (bits_of(a) >> kShift) - (std::uint32_t{kRebias} << kMantissa);
-    const std::uint32_t subnormal = bits_of(a + kSubnormalMagic) - bits_of(kSubnormalMagic);
-    return a < kMinNormal ? subnormal : normal;
+  template <class F32>
+  static OCTET_HD constexpr auto code(F32 a) {
+    const auto normal = (bits_of(a) >> kShift) - (std::uint32_t{kRebias} << kMantissa);
+    const auto subnormal = bits_of(a + kSubnormalMagic) - bits_of(kSubnormalMagic);
+    return LaneTraits<F32>::select(a < kMinNormal, subnormal, normal);
   }
 
   /// The value of a code without sign, Inf and NaN not considered. A subnormal code m is (kMinNormal + m
@@ -101,12 +102,18 @@ OCTET_HD constexpr F32 round_to_e5m2(F32 x) {
   return T::select(a < float_of(kF32Inf), with_sign_of(r, x), x);  // else Inf or NaN
 }
 
+/// The 16 bits of x as f16, of one number or a lane each.
+template <class F32>
+OCTET_HD constexpr auto f16_code_from_f32(F32 x) {
+  using T = LaneTraits<F32>;
+  const auto sign = (bits_of(x) & kF32Sign) >> 16;
+  const F32 r = magnitude(round_to_f16(x));
+  const auto finite = F16Grid::code(T::min(r, 65536.0f));  // 65536 has the code of Inf, 0x7c00
+  return sign | T::select(x != x, 0x7e00u, finite);
+}
+
 OCTET_HD constexpr std::uint16_t f16_from_f32(float x) {
-  const std::uint32_t sign = (bits_of(x) & kF32Sign) >> 16;
-  const float r = magnitude(round_to_f16(x));
-  const std::uint32_t finite =
-      F16Grid::code(r < 65536.0f ? r : 65536.0f);  // 65536 has the code of Inf, 0x7c00
-  return static_cast<std::uint16_t>(sign | (is_nan(x) ? 0x7e00u : finite));
+  return static_cast<std::uint16_t>(f16_code_from_f32(x));
 }
 
 /// code: the 16 bits of an f16, in one number or a lane each.
@@ -121,9 +128,15 @@ OCTET_HD constexpr auto f32_from_f16_code(U32 code) {
 
 OCTET_HD constexpr float f32_from_f16(std::uint16_t code) { return f32_from_f16_code(std::uint32_t{code}); }
 
+/// The 16 bits of x as bf16, of one number or a lane each.
+template <class F32>
+OCTET_HD constexpr auto bf16_code_from_f32(F32 x) {
+  const auto nan = (bits_of(x) & kF32Sign) | kF32QuietNan;
+  return LaneTraits<F32>::select(x != x, nan, bits_of(round_to_bf16(x))) >> 16;
+}
+
 OCTET_HD constexpr std::uint16_t bf16_from_f32(float x) {
-  const std::uint32_t nan = ((bits_of(x) & kF32Sign) | kF32QuietNan) >> 16;
-  return static_cast<std::uint16_t>(is_nan(x) ? nan : bits_of(round_to_bf16(x)) >> 16);
+  return static_cast<std::uint16_t>(bf16_code_from_f32(x));
 }
 
 OCTET_HD constexpr float f32_from_bf16(std::uint16_t code) {
@@ -131,10 +144,14 @@ OCTET_HD constexpr float f32_from_bf16(std::uint16_t code) {
 }
 
 /// e4m3 in its OCP form: no Inf, NaN is 0x7f and 0xff, largest value 448 (0x7e).
+template <class F32>
+OCTET_HD constexpr auto e4m3_code_from_f32(F32 x) {
+  const auto sign = (bits_of(x) & kF32Sign) >> 24;
+  return sign | LaneTraits<F32>::select(x != x, 0x7fu, E4M3Grid::code(magnitude(round_to_e4m3(x))));
+}
+
 OCTET_HD constexpr std::uint8_t e4m3_from_f32(float x) {
-  const std::uint32_t sign = (bits_of(x) & kF32Sign) >> 24;
-  const std::uint32_t size = is_nan(x) ? 0x7fu : E4M3Grid::code(magnitude(round_to_e4m3(x)));
-  return static_cast<std::uint8_t>(sign | size);
+  return static_cast<std::uint8_t>(e4m3_code_from_f32(x));
 }
 
 OCTET_HD constexpr float f32_from_e4m3(std::uint8_t code) {
@@ -145,12 +162,17 @@ OCTET_HD constexpr float f32_from_e4m3(std::uint8_t code) {
 
 /// e5m2 as IEEE 754 would have it: Inf is 0x7c, NaN 0x7d...0x7f (0x7e is written), largest finite value 57344
 /// (0x7b).
+template <class F32>
+OCTET_HD constexpr auto e5m2_code_from_f32(F32 x) {
+  using T = LaneTraits<F32>;
+  const auto sign = (bits_of(x) & kF32Sign) >> 24;
+  const F32 r = magnitude(round_to_e5m2(x));
+  const auto finite = E5M2Grid::code(T::min(r, 65536.0f));  // 65536 has the code of Inf, 0x7c
+  return sign | T::select(x != x, 0x7eu, finite);
+}
+
 OCTET_HD constexpr std::uint8_t e5m2_from_f32(float x) {
-  const std::uint32_t sign = (bits_of(x) & kF32Sign) >> 24;
-  const float r = magnitude(round_to_e5m2(x));
-  const std::uint32_t finite =
-      E5M2Grid::code(r < 65536.0f ? r : 65536.0f);  // 65536 has the code of Inf, 0x7c
-  return static_cast<std::uint8_t>(sign | (is_nan(x) ? 0x7eu : finite));
+  return static_cast<std::uint8_t>(e5m2_code_from_f32(x));
 }
 
 /// e5m2 is the upper byte of f16.

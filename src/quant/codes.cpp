@@ -1,8 +1,10 @@
 #include "quant/codes.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "numerics/formats.h"
+#include "quant/row_kernels.h"
 #include "quant/rows.h"
 
 namespace octet::quant {
@@ -38,11 +40,6 @@ void write_s4(std::uint8_t* to, const float* values, std::int64_t channels) {
   }
 }
 
-template <class Stored, class Convert>
-void convert_row(Stored* to, const float* values, std::int64_t channels, Convert convert) {
-  for (std::int64_t c = 0; c < channels; ++c) to[c] = convert(values[c]);
-}
-
 }  // namespace
 
 bool has_scales(DType format) { return largest_code_of(format) > 0; }
@@ -73,19 +70,19 @@ void write_codes(const TensorView& codes, std::int64_t b, std::int64_t h, std::i
     case DType::s4:
       return write_s4(static_cast<std::uint8_t*>(codes.data) + offset / 2, values, channels);
     case DType::e4m3:
-      return convert_row(static_cast<std::uint8_t*>(codes.data) + offset, values, channels, e4m3_from_f32);
     case DType::e5m2:
-      return convert_row(static_cast<std::uint8_t*>(codes.data) + offset, values, channels, e5m2_from_f32);
+      return row_kernels().narrow(values, channels, codes.dtype,
+                                  static_cast<std::uint8_t*>(codes.data) + offset);
     case DType::f16:
-      return convert_row(static_cast<std::uint16_t*>(codes.data) + offset, values, channels, f16_from_f32);
     case DType::bf16:
-      return convert_row(static_cast<std::uint16_t*>(codes.data) + offset, values, channels, bf16_from_f32);
+      return row_kernels().narrow(values, channels, codes.dtype,
+                                  static_cast<std::uint16_t*>(codes.data) + offset);
     case DType::f64:
-      return convert_row(static_cast<double*>(codes.data) + offset, values, channels,
-                         [](float v) { return static_cast<double>(v); });
+      std::copy_n(values, channels, static_cast<double*>(codes.data) + offset);
+      return;
     default:
-      return convert_row(static_cast<float*>(codes.data) + offset, values, channels,
-                         [](float v) { return v; });
+      std::copy_n(values, channels, static_cast<float*>(codes.data) + offset);
+      return;
   }
 }
 

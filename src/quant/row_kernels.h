@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/hd.h"
+#include "numerics/narrow_row.h"
 #include "octet/types.hpp"
 
 namespace octet::quant {
@@ -66,6 +67,7 @@ struct RowKernels {
   /// x * rscale[c], which may be any number, clamped to +-127.
   void (*codes_by_channel)(const FloatRows& x, const float* rscale, std::int8_t* out,
                            std::int64_t out_stride);
+  NarrowRow narrow;
 };
 
 /// Those of the fastest instruction set that this process may use.

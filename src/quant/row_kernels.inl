@@ -540,8 +540,8 @@ struct RowsIn {
   }
 
   static constexpr RowKernels kTable{
-      read,  row_largest,     channel_largest, add, add_squares, nearest_scales, sixteenth_scales,
-      codes, codes_by_channel};
+      read,  row_largest,      channel_largest,     add, add_squares, nearest_scales, sixteenth_scales,
+      codes, codes_by_channel, RowsNarrowed<L>::run};
 };
 
 }  // namespace

@@ -1,0 +1,102 @@
+// Rows of f32 as smaller floats, on every instruction set that this processor has, against one number at a
+// time.
+#include "numerics/narrow_row.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "base/isa.h"
+#include "cpu/pack_kernels.h"
+#include "quant/row_kernels.h"
+
+namespace octet {
+namespace {
+
+std::vector<NarrowRow> every_set() {
+  std::vector<NarrowRow> sets{quant::baseline_row_kernels().narrow};
+  if (refusal(Isa::avx2).empty()) {
+    sets.push_back(quant::avx2_row_kernels().narrow);
+    sets.push_back(cpu::pack_kernels_8().narrow);
+  }
+  if (refusal(Isa::avx512_vnni).empty()) {
+    sets.push_back(quant::avx512_row_kernels().narrow);
+    sets.push_back(cpu::pack_kernels_16().narrow);
+  }
+  return sets;
+}
+
+std::uint32_t one(DType to, float x) {
+  switch (to) {
+    case DType::f16:
+      return f16_from_f32(x);
+    case DType::bf16:
+      return bf16_from_f32(x);
+    case DType::e4m3:
+      return e4m3_from_f32(x);
+    default:
+      return e5m2_from_f32(x);
+  }
+}
+
+/// Any bits at all, and the same mantissas at exponents where the formats round and overflow.
+std::vector<float> numbers(std::int64_t count) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  std::vector<float> x{0.0f,
+                       -0.0f,
+                       kInf,
+                       -kInf,
+                       std::numeric_limits<float>::quiet_NaN(),
+                       -448,
+                       65504,
+                       65519.9f,
+                       65520.0f,
+                       std::numeric_limits<float>::max(),
+                       1e-8f,
+                       -6e-8f,
+                       5e-40f,
+                       float_of(0xffc12345u),
+                       57344,
+                       61440.0f};
+  std::mt19937 random(5);
+  while (static_cast<std::int64_t>(x.size()) < count) {
+    const auto bits = static_cast<std::uint32_t>(random());
+    x.push_back(float_of(bits));
+    x.push_back(float_of((bits & 0x807fffffu) | ((bits >> 23) % 48 + 127 - 26) << 23));
+  }
+  return x;
+}
+
+template <class Stored>
+void expect_narrowed(NarrowRow narrow, DType to, const std::vector<float>& x, std::int64_t from,
+                     std::int64_t count) {
+  constexpr Stored kGuard = 0xa5;
+  std::vector<Stored> out(static_cast<std::size_t>(count + 2), kGuard);
+  narrow(x.data() + from, count, to, out.data() + 1);
+  EXPECT_EQ(out.front(), kGuard);
+  EXPECT_EQ(out.back(), kGuard);
+  for (std::int64_t i = 0; i < count; ++i)
+    ASSERT_EQ(out[static_cast<std::size_t>(i + 1)], one(to, x[static_cast<std::size_t>(from + i)]))
+        << "of " << x[static_cast<std::size_t>(from + i)] << " in dtype " << static_cast<int>(to);
+}
+
+TEST(NarrowRow, EverySetWritesTheBitsOfOneNumberAtATime) {
+  const std::vector<float> x = numbers(100000);
+  for (const NarrowRow narrow : every_set()) {
+    for (const DType to : {DType::f16, DType::bf16}) {
+      expect_narrowed<std::uint16_t>(narrow, to, x, 0, 100000);
+      for (std::int64_t count = 0; count < 70; ++count)
+        expect_narrowed<std::uint16_t>(narrow, to, x, count, count);
+    }
+    for (const DType to : {DType::e4m3, DType::e5m2}) {
+      expect_narrowed<std::uint8_t>(narrow, to, x, 0, 100000);
+      for (std::int64_t count = 0; count < 70; ++count)
+        expect_narrowed<std::uint8_t>(narrow, to, x, count, count);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace octet
