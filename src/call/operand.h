@@ -108,6 +108,10 @@ class HeadOperand {
       return;
     }
     const float* from = row_of<float>(x_.scales, batch_, head_, first_group_ + begin);
+    if (x_.scales.stride[2] == 1) {
+      std::copy(from, from + count, out);
+      return;
+    }
     for (std::int64_t i = 0; i < count; ++i) out[i] = from[i * x_.scales.stride[2]];
   }
   /// Scale of a channel at a token.

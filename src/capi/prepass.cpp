@@ -1,6 +1,7 @@
 #include "capi/prepass.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -62,6 +63,24 @@ Sequences sequences_of(const AttentionDesc& d, std::int64_t tokens, const std::i
 }
 
 enum class Conversion { now, before };
+
+/// Places of heads' codes that nobody reads once they are packed: a head takes the first that is free, which
+/// the one before it has left in the cache, and not its own. There are as many as heads.
+class Places {
+ public:
+  explicit Places(std::int64_t count) : taken_(static_cast<std::size_t>(count)) {}
+
+  std::int64_t take() {
+    for (std::size_t i = 0;; i = (i + 1) % taken_.size())
+      if (!taken_[i].exchange(true, std::memory_order_acquire)) return static_cast<std::int64_t>(i);
+  }
+  void leave(std::int64_t place) {
+    taken_[static_cast<std::size_t>(place)].store(false, std::memory_order_release);
+  }
+
+ private:
+  std::vector<std::atomic<bool>> taken_;
+};
 
 /// One plain operand in the kernel's format, which it has from now on or from a call before.
 Status convert(QuantizedTensor& x, const OperandPlan& planned, const quant::OperandRecipe& recipe,
@@ -177,11 +196,21 @@ Status pack_by_head(const Plan& plan, const AttentionArgs& args) {
   ready.workspace = static_cast<std::byte*>(args.workspace) + plan.kernel_offset;
   quant::HeadQuantizer k(args.k.codes, keys, recipes.k, ready.k), v(args.v.codes, keys, recipes.v, ready.v);
   const std::unique_ptr<KeyPacker> packer = plan.make_packer(d, ready);
-  for_each_parallel(args.parallel_for, keys.count * d.heads_kv, [&](std::int64_t i) {
+  const std::int64_t heads = keys.count * d.heads_kv;
+  Places places(heads);
+  for_each_parallel(args.parallel_for, heads, [&](std::int64_t i) {
     const std::int64_t sequence = i / d.heads_kv, head = i % d.heads_kv;
-    k.run(sequence, head);
-    v.run(sequence, head);
-    packer->pack(sequence, head);
+    const std::int64_t place = places.take();
+    const auto shift_of = [&](const TensorView& codes) -> std::int64_t {
+      if (keys.cu_seqlens) return 0;  // sequences of a head lie one after the other
+      return row_offset(codes, place / d.heads_kv, place % d.heads_kv, 0) -
+             row_offset(codes, sequence, head, 0);
+    };
+    const CodeShift shift{shift_of(ready.k.codes), shift_of(ready.v.codes)};
+    k.run(sequence, head, shift.k);
+    v.run(sequence, head, shift.v);
+    packer->pack(sequence, head, shift);
+    places.leave(place);
   });
   OCTET_TRY(k.status());
   return v.status();

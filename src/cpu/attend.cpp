@@ -6,6 +6,7 @@
 
 #include "base/parallel.h"
 #include "base/scratch.h"
+#include "base/shifted.h"
 #include "call/operand.h"
 #include "call/problem.h"
 #include "call/store.h"
@@ -106,10 +107,13 @@ class Call {
                       });
   }
 
-  void pack_head(std::int64_t sequence, std::int64_t kv_head) const {
-    const std::int64_t key_blocks = pieces(problem_.k.length(sequence), problem_.desc.key_block);
+  void pack_head(std::int64_t sequence, std::int64_t kv_head, const CodeShift& shift) const {
+    AttentionArgs args = problem_.args;
+    args.k.codes = shifted(args.k.codes, shift.k), args.v.codes = shifted(args.v.codes, shift.v);
+    const call::Problem problem(problem_.desc, args);
+    const std::int64_t key_blocks = pieces(problem.k.length(sequence), problem.desc.key_block);
     for (std::int64_t block = 0; block < key_blocks; ++block)
-      packed_.pack(memory_.packed, problem_, prepare_, sequence, kv_head, block);
+      packed_.pack(memory_.packed, problem, prepare_, sequence, kv_head, block);
   }
 
   /// Units in parallel; where the keys of some are cut, their ranges first and then what merges them.
@@ -340,8 +344,8 @@ class Packer final : public KeyPacker {
   Packer(const Nest& nest, const AttentionDesc& desc, const AttentionArgs& args)
       : problem_(desc, args), call_(in_workspace(nest, problem_)) {}
 
-  void pack(std::int64_t sequence, std::int64_t kv_head) const override {
-    call_.pack_head(sequence, kv_head);
+  void pack(std::int64_t sequence, std::int64_t kv_head, const CodeShift& shift) const override {
+    call_.pack_head(sequence, kv_head, shift);
   }
 
  private:

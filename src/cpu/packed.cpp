@@ -36,6 +36,17 @@ const std::int8_t* codes_of(const call::HeadOperand& operand, std::int64_t token
   return room;
 }
 
+/// The largest of `count` numbers that are not negative: four maxima beside each other, for each waits for
+/// its last.
+float largest_of(const float* x, std::int64_t count) {
+  float most[4] = {};
+  const std::int64_t fours = count / 4 * 4;
+  for (std::int64_t i = 0; i < fours; i += 4)
+    for (std::int64_t k = 0; k < 4; ++k) most[k] = std::max(most[k], x[i + k]);
+  for (std::int64_t i = fours; i < count; ++i) most[0] = std::max(most[0], x[i]);
+  return std::max(std::max(most[0], most[1]), std::max(most[2], most[3]));
+}
+
 bool is_float(Element e) { return e == Element::f32 || e == Element::bf16; }
 
 /// Whether any of the numbers is NaN or infinite: those that have every bit of kExponent.
@@ -411,12 +422,11 @@ void PackedCall::close(std::byte* workspace, const call::Problem& problem, const
   // What is constant for a key, the block, or one of its channels.
   constexpr std::int64_t kMostKeys = 1024;  // of a key block
   float k_scale[kMostKeys], v_scale[kMostKeys];
-  std::fill(k_scale, k_scale + (padded - begin), 0.0f);
-  std::fill(v_scale, v_scale + (padded - begin), 1.0f);
   k.token_scales(begin, end - begin, k_scale);
+  std::fill(k_scale + (end - begin), k_scale + (padded - begin), 0.0f);
   if (in_p) v.token_scales(begin, end - begin, v_scale);
-  float v_largest = in_p ? 0.0f : 1.0f;
-  for (std::int64_t i = 0; in_p && i < end - begin; ++i) v_largest = std::max(v_largest, v_scale[i]);
+  std::fill(v_scale + (in_p ? end - begin : 0), v_scale + (padded - begin), 1.0f);
+  const float v_largest = in_p ? largest_of(v_scale, end - begin) : 1.0f;
   put_value(workspace + r.k_scale + block * 4, k_scale[0]);
   put_value(workspace + r.v_largest + block * 4, v_largest);
   float* keys = reinterpret_cast<float*>(workspace + r.keys) + begin;

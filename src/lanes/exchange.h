@@ -56,13 +56,14 @@ OCTET_HD V butterfly(V x) {
   }
 }
 
-/// All stages within a vector: strides 1, 2, ... half of its lanes.
-template <int kStride = 1, class V>
-OCTET_HD V butterflies(V x) {
-  if constexpr (kStride == kWidthOf<V>)
-    return x;
-  else
-    return butterflies<2 * kStride>(butterfly<kStride>(x));
+/// All stages within each of the vectors: strides 1, 2, ... half of their lanes. A stage of all before the
+/// next one of any, for each waits for the one before it.
+template <int kStride = 1, class V, int kCount>
+OCTET_HD void butterflies(V (&x)[kCount]) {
+  if constexpr (kStride < kWidthOf<V>) {
+    for (int i = 0; i < kCount; ++i) x[i] = butterfly<kStride>(x[i]);
+    butterflies<2 * kStride>(x);
+  }
 }
 
 /// The largest lane of integers: halves of a register while there are any, for they cost half as much.
@@ -81,6 +82,31 @@ OCTET_HD auto largest_lane(V x) {
     return largest_lane(MaxI32{}(low_half(x), high_half(x)));
   else
     return largest_lane_from(x);
+}
+
+/// Lane i of a where i has not the bit kStride, of b where it has; or, where kOther, lane i ^ kStride of it.
+template <int kStride, bool kOther, class V, int... kLane>
+OCTET_HD V alternated(V a, V b, std::integer_sequence<int, kLane...>) {
+  return __builtin_shufflevector(
+      a, b, ((kOther ? kLane ^ kStride : kLane) + ((kLane & kStride) ? kLanesOf<V> : 0))...);
+}
+
+/// Lane i: the largest lane of x[i], of as many vectors of integers as each has lanes. Every step halves the
+/// vectors, and costs two shuffles for two of them. x is overwritten.
+template <class V>
+OCTET_HD V largest_lanes(V (&x)[kLanesOf<V>]) {
+  constexpr auto kLanes = std::make_integer_sequence<int, kLanesOf<V>>{};
+  const auto step = [&](auto stride) {
+    constexpr int kStride = decltype(stride)::value;
+    for (int i = 0; i < kStride; ++i)
+      x[i] = MaxI32{}(alternated<kStride, false>(x[i], x[i + kStride], kLanes),
+                      alternated<kStride, true>(x[i], x[i + kStride], kLanes));
+  };
+  if constexpr (kLanesOf < V >> 8) step(std::integral_constant<int, 8>{});
+  if constexpr (kLanesOf < V >> 4) step(std::integral_constant<int, 4>{});
+  step(std::integral_constant<int, 2>{});
+  step(std::integral_constant<int, 1>{});
+  return x[0];
 }
 
 }  // namespace octet::simd

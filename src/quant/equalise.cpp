@@ -32,11 +32,49 @@ ChannelNorms::ChannelNorms(std::int64_t channels)
       amax_(largest_.size()),
       factor_(largest_.size()),
       scratch_(largest_.size()),
+      least_(largest_.size(), static_cast<std::int32_t>(kInfBits)),
+      most_(largest_.size()),
       order_(largest_.size()),
       squares_(channels) {}
 
 FloatRows ChannelNorms::one(const float* row) const {
   return {row, 0, 1, static_cast<std::int64_t>(largest_.size())};
+}
+
+template <class Add>
+void ChannelNorms::add_to_tree(const FloatRows& rows, const Add& add) {
+  for (std::int64_t r = 0; r < rows.count;) {
+    FloatRows part = rows;
+    part.data = rows.row(r);
+    part.count = std::min(rows.count - r, squares_.room());
+    add(part, squares_.leaf());
+    squares_.added(part.count);
+    r += part.count;
+  }
+}
+
+void ChannelNorms::see(const FloatRows& rows) {
+  add_to_tree(rows, [&](const FloatRows& part, float* sum) {
+    kernels_.add_plain_squares(part, sum, least_.data(), most_.data());
+  });
+}
+
+bool ChannelNorms::exponents_at_once(std::int32_t* exponent) {
+  squares_.finish(scratch_.data());
+  const auto exponent_of = [](std::int32_t bits) { return (bits >> kF32MantissaBits) - kF32Bias; };
+  for (std::size_t c = 0; c < amax_.size(); ++c) {
+    // note: the bits of NaN are beyond those of Inf, or negative, which `least` finds.
+    if (!is_finite(scratch_[c]) || exponent_of(std::min(least_[c], most_[c])) < kSmallestNormalExponent)
+      return false;
+    // amax^2 in [2^2k, 2^(2k + 2)) is still below its end when rounded, for amax is below its own by its last
+    // place.
+    const int k = exponent_of(most_[c]) >> 1;
+    if (exponent_of(least_[c]) - 2 * k < kSmallestNormalExponent) return false;
+    scratch_[c] *= power_of_two(-2 * k);
+    amax_[c] = power_of_two(k);  // its exponent is what counts
+  }
+  compare(exponent);
+  return true;
 }
 
 bool ChannelNorms::measure(const FloatRows& rows) {
@@ -53,18 +91,16 @@ void ChannelNorms::begin_squares() {
 }
 
 void ChannelNorms::square(const FloatRows& rows) {
-  for (std::int64_t r = 0; r < rows.count;) {
-    FloatRows part = rows;
-    part.data = rows.row(r);
-    part.count = std::min(rows.count - r, squares_.room());
-    kernels_.add_squares(part, factor_.data(), squares_.leaf());
-    squares_.added(part.count);
-    r += part.count;
-  }
+  add_to_tree(rows,
+              [&](const FloatRows& part, float* sum) { kernels_.add_squares(part, factor_.data(), sum); });
 }
 
 void ChannelNorms::exponents(std::int32_t* exponent) {
   squares_.finish(scratch_.data());
+  compare(exponent);
+}
+
+void ChannelNorms::compare(std::int32_t* exponent) {
   // note: square roots of sums of scaled squares are normal numbers, of at least 2^-23.
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::min();
   constexpr std::uint32_t kMantissa = (1u << kF32MantissaBits) - 1;

@@ -13,7 +13,7 @@ namespace octet::quant {
 /// in an f32 sum with the largest.
 inline constexpr int kSmallestChannelExponent = -64;
 
-/// Collects the channel norms of one sequence of one head, in two passes, and turns them into exponents.
+/// Collects the channel norms of one sequence of one head, in one pass or two, and turns them into exponents.
 ///
 /// With r_c the root mean square of channel c over the tokens and r the largest of them, the exponent e_c is
 /// the largest integer with 2^e_c * r <= r_c, so that every r_c / 2^e_c lies in [r, 2r): norms within a
@@ -25,9 +25,18 @@ inline constexpr int kSmallestChannelExponent = -64;
 /// Arithmetic (f32, correctly rounded): k_c = max(floor(log2 amax_c), -126); S_c = sum over tokens of
 /// (x * 2^-k_c)^2 in TreeSum's order; n_c = sqrt(S_c) * 2^k_c, kept as mantissa and exponent and compared in
 /// integers. The scaling keeps every square in [0, 4). NaN and Inf count as zero.
+///
+/// Where the squares of a channel are all normal numbers with the scaling and without it, and their sum is
+/// finite, the two sums are the same but for 2^2k, at every step: one pass sums them without it and finds the
+/// largest, of which k is half the exponent. Zeros among them are no normal numbers, and take two passes.
 class ChannelNorms {
  public:
   explicit ChannelNorms(std::int64_t channels);
+
+  /// The one pass: every token, in order.
+  void see(const FloatRows& rows);
+  /// exponent[c] after it; false where two passes are needed, which may follow.
+  bool exponents_at_once(std::int32_t* exponent);
 
   /// First pass, every token. Whether all of the rows' elements are finite.
   bool measure(const FloatRows& rows);
@@ -40,10 +49,16 @@ class ChannelNorms {
 
  private:
   FloatRows one(const float* row) const;
+  /// add(rows, sum) for the rows in pieces of the tree's leaves.
+  template <class Add>
+  void add_to_tree(const FloatRows& rows, const Add& add);
+  /// exponent[c] from amax_ and the sums in scratch_.
+  void compare(std::int32_t* exponent);
 
   const RowKernels& kernels_;
   std::vector<std::uint32_t> largest_;          // [channel]: bits of the largest finite |x|
   std::vector<float> amax_, factor_, scratch_;  // amax_: the same as numbers, from begin_squares() on
+  std::vector<std::int32_t> least_, most_;      // of the squares, as bits: of the one pass
   std::vector<std::int64_t> order_;             // of the norms
   TreeSum squares_;
 };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "base/shifted.h"
 #include "base/try.h"
 #include "quant/check.h"
 #include "quant/codes.h"
@@ -48,6 +49,7 @@ using heads::Job;
 
 struct Unit {
   std::int64_t sequence;
+  TensorView codes;  // where its own go
   RowReader rows;
 };
 
@@ -70,7 +72,8 @@ TokenRange next_of(const Job& job, std::int64_t index) {
 }
 
 Unit make_unit(const Job& job, std::int64_t index) {
-  return {index / job.heads(), RowReader(job.x, range_of(job, index), job.recipe, job.rotation)};
+  return {index / job.heads(), job.out.codes,
+          RowReader(job.x, range_of(job, index), job.recipe, job.rotation)};
 }
 
 template <class T>
@@ -118,6 +121,11 @@ bool find_exponents(RowReader& rows, View how, std::int32_t* exponent) {
   constexpr std::int64_t kRows = 64;  // of 64 channels fit the first-level cache
   const std::int64_t length = rows.range().length;
   ChannelNorms norms(rows.channels());
+  if (how == View::unchecked) {
+    for_tokens(rows, 0, length, kRows,
+               [&](std::int64_t first, std::int64_t count) { norms.see(rows.look(first, count)); });
+    if (norms.exponents_at_once(exponent)) return true;
+  }
   bool finite = true;
   for_tokens(rows, 0, length, kRows, [&](std::int64_t first, std::int64_t count) {
     finite &= norms.measure(view(rows, how, first, count));
@@ -180,9 +188,9 @@ float scale_of(const Job& job, float amax) {
 
 // Codes of tokens [first, first + count); rscale: one a row or, where channels have scales of their own, one
 // a channel.
-void write_rows(const Job& job, RowReader& rows, std::int64_t first, std::int64_t count,
-                const float* rscale) {
-  const TensorView& codes = job.out.codes;
+void write_rows(const Job& job, Unit& unit, std::int64_t first, std::int64_t count, const float* rscale) {
+  RowReader& rows = unit.rows;
+  const TensorView& codes = unit.codes;
   const TokenRange& range = rows.range();
   const bool by_channel = job.out.channels_per_scale > 0;
   // Scales that are made of the largest element leave nothing to clamp.
@@ -207,84 +215,130 @@ void write_rows(const Job& job, RowReader& rows, std::int64_t first, std::int64_
   }
 }
 
-void convert(const Job& job, RowReader& rows) {
+void convert(Unit& unit) {
+  RowReader& rows = unit.rows;
   const TokenRange& range = rows.range();
   for_tokens(rows, 0, range.length, rows.capacity(), [&](std::int64_t first, std::int64_t count) {
     rows.read(first, count);
     for (std::int64_t r = 0; r < count; ++r)
-      write_codes(job.out.codes, range.b, range.h, range.begin + first + r, rows.row(r), rows.channels());
+      write_codes(unit.codes, range.b, range.h, range.begin + first + r, rows.row(r), rows.channels());
   });
 }
 
 // Codes of tokens [begin, end), whose channels share rscale or have one each.
-void write_group(const Job& job, RowReader& rows, std::int64_t begin, std::int64_t end,
+void write_group(const Job& job, Unit& unit, std::int64_t begin, std::int64_t end,
                  const std::vector<float>& rscale) {
+  RowReader& rows = unit.rows;
   std::vector<float> of_rows;
-  if (job.out.channels_per_scale == 0) of_rows.assign(static_cast<std::size_t>(rows.capacity()), rscale[0]);
+  if (job.out.channels_per_scale == 0)
+    of_rows.assign(static_cast<std::size_t>(std::min(rows.capacity(), end - begin)), rscale[0]);
   for_tokens(rows, begin, end, rows.capacity(), [&](std::int64_t first, std::int64_t count) {
-    write_rows(job, rows, first, count, of_rows.empty() ? rscale.data() : of_rows.data());
+    write_rows(job, unit, first, count, of_rows.empty() ? rscale.data() : of_rows.data());
   });
 }
 
-// Scales of tokens, each with its amax, that share a floor.
-void token_scales(const Job& job, const RowKernels& kernels, float floor, const std::vector<float>& amax,
-                  std::vector<float>& scale, std::vector<float>& rscale) {
+// Tokens [first, first + amax.size()) of a sequence, each with a scale of its own.
+struct TokenScales {
+  std::int64_t first;
+  std::vector<float> amax, scale, rscale;
+
+  std::int64_t end() const { return first + static_cast<std::int64_t>(amax.size()); }
+  std::size_t place(std::int64_t token) const { return static_cast<std::size_t>(token - first); }
+};
+
+// The scales of tokens [begin, begin + count) from their amax, with a floor.
+void find_scales(const Job& job, const RowKernels& kernels, float floor, TokenScales& tokens,
+                 std::int64_t begin, std::int64_t count) {
   const OperandRecipe& recipe = job.recipe;
-  const auto count = static_cast<std::int64_t>(amax.size());
+  const float* amax = tokens.amax.data() + tokens.place(begin);
+  float *scale = tokens.scale.data() + tokens.place(begin),
+        *rscale = tokens.rscale.data() + tokens.place(begin);
   if (recipe.rule == ScaleRule::nearest)
-    return kernels.nearest_scales(amax.data(), count, floor, recipe.largest_code, scale.data(),
-                                  rscale.data());
+    return kernels.nearest_scales(amax, count, floor, recipe.largest_code, scale, rscale);
   if (recipe.rule == ScaleRule::sixteenths &&
-      kernels.sixteenth_scales(amax.data(), count, floor, recipe.largest_code, scale.data(), rscale.data()))
+      kernels.sixteenth_scales(amax, count, floor, recipe.largest_code, scale, rscale))
     return;
-  for (std::size_t i = 0; i < amax.size(); ++i) {
+  for (std::int64_t i = 0; i < count; ++i) {
     const Scale s = group_scale(amax[i], floor, recipe.rule, recipe.largest_code);
     scale[i] = s.scale, rscale[i] = s.rscale;
   }
 }
 
-// Scales and codes where each token has a scale of its own. Tokens of a key block go together where its
-// largest scale is their floor, else as many as stay in the first-level cache from amax to codes.
+// Tokens that stay in the first-level cache from amax to codes.
+std::int64_t tile_tokens(const RowReader& rows) {
+  constexpr std::int64_t kFloats = 2048;  // a quarter of that cache, which the input passes through
+  return std::max<std::int64_t>(kFloats / rows.channels(), 1);
+}
+
+// Scales with a floor, and codes. Returns the largest amax.
+float encode_tiles(const Job& job, Unit& unit, float floor, TokenScales& tokens) {
+  RowReader& rows = unit.rows;
+  float largest = job.recipe.shared_amax;
+  std::fill(tokens.amax.begin(), tokens.amax.end(), largest);
+  for_tokens(rows, tokens.first, tokens.end(), tile_tokens(rows),
+             [&](std::int64_t first, std::int64_t count) {
+               const std::size_t at = tokens.place(first);
+               if (job.recipe.shared_amax == 0) {
+                 rows.read_factored(first, count);
+                 rows.copy_amax(tokens.amax.data() + at);
+                 largest = std::max(largest, rows.peak());
+               }
+               find_scales(job, rows.kernels(), floor, tokens, first, count);
+               write_rows(job, unit, first, count, tokens.rscale.data() + at);
+             });
+  return largest;
+}
+
+// Scales and codes as they are with a higher floor, once its reference is known. Few tokens have smaller
+// scales, if any; those of zeros have the codes already.
+void raise_floor(const Job& job, Unit& unit, float floor, TokenScales& tokens) {
+  RowReader& rows = unit.rows;
+  bool any_below = false;
+  for (const float scale : tokens.scale) any_below |= scale < floor;
+  if (!any_below) return;
+  const std::vector<float> before = tokens.rscale;
+  find_scales(job, rows.kernels(), floor, tokens, tokens.first, tokens.end() - tokens.first);
+  for_tokens(rows, tokens.first, tokens.end(), tile_tokens(rows),
+             [&](std::int64_t first, std::int64_t count) {
+               bool differs = false;
+               for (std::size_t i = tokens.place(first); i < tokens.place(first + count); ++i)
+                 differs |= tokens.amax[i] > 0 && tokens.rscale[i] != before[i];
+               if (differs) write_rows(job, unit, first, count, tokens.rscale.data() + tokens.place(first));
+             });
+}
+
+// Scales and codes where each token has a scale of its own. Where the largest scale of a key block is the
+// floor of the others, codes are made before it is known, for it changes hardly ever one of them.
 void encode_tokens(const Job& job, Unit& unit) {
-  constexpr std::int64_t kFloats =
-      2048;  // a quarter of the first-level cache, which the input passes through
   const OperandRecipe& recipe = job.recipe;
   RowReader& rows = unit.rows;
   const std::int64_t length = rows.range().length;
-  const std::int64_t step =
-      recipe.block_floor_octaves > 0 ? recipe.block : std::max<std::int64_t>(kFloats / rows.channels(), 1);
+  const std::int64_t step = recipe.block_floor_octaves > 0 ? recipe.block : tile_tokens(rows);
   float head_floor = 0;
-  std::vector<float> one(1), amax, scale, rscale;
   if (recipe.head_floor_octaves > 0) {
+    std::vector<float> one(1);
     measure(job, rows, 0, length, one);
     head_floor = scale_floor(scale_of(job, one[0]), recipe.head_floor_octaves);
   }
+  const TensorView& scales = job.out.scales;
   const std::int64_t first_group = job.sequences.first_group(unit.sequence, 1);
-  for (std::int64_t begin = 0; begin < length; begin += std::min(step, length - begin)) {
-    const std::int64_t end = begin + std::min(step, length - begin);
-    amax.assign(static_cast<std::size_t>(end - begin), recipe.shared_amax);
-    scale.resize(amax.size());
-    rscale.resize(amax.size());
-    float largest = recipe.shared_amax;
-    if (recipe.shared_amax == 0) {
-      for_tokens(rows, begin, end, step, [&](std::int64_t first, std::int64_t count) {
-        rows.read_factored(first, count);
-        rows.copy_amax(amax.data() + (first - begin));
-        largest = std::max(largest, rows.peak());
-      });
-    }
+  TokenScales tokens;
+  for (std::int64_t begin = 0; begin < length; begin = tokens.end()) {
+    const auto count = static_cast<std::size_t>(std::min(step, length - begin));
+    tokens.first = begin;
+    tokens.amax.resize(count), tokens.scale.resize(count), tokens.rscale.resize(count);
+    const float largest = encode_tiles(job, unit, head_floor, tokens);
     // A larger amax has no smaller scale, so the largest scale is that of the largest amax.
-    const float floor = std::max(head_floor, scale_floor(scale_of(job, largest), recipe.block_floor_octaves));
-    token_scales(job, rows.kernels(), floor, amax, scale, rscale);
-    float* to = element<float>(job.out.scales, rows.range().b, rows.range().h, first_group + begin);
-    for (std::size_t i = 0; i < scale.size(); ++i)
-      to[static_cast<std::int64_t>(i) * job.out.scales.stride[2]] = scale[i];
-    for_tokens(rows, begin, end, step, [&](std::int64_t first, std::int64_t count) {
-      write_rows(job, rows, first, count, rscale.data() + (first - begin));
-    });
+    const float floor = scale_floor(scale_of(job, largest), recipe.block_floor_octaves);
+    if (floor > head_floor) raise_floor(job, unit, floor, tokens);
+    float* to = element<float>(scales, rows.range().b, rows.range().h, first_group + begin);
+    if (scales.stride[2] == 1)
+      std::copy(tokens.scale.begin(), tokens.scale.end(), to);
+    else
+      for (std::size_t i = 0; i < count; ++i)
+        to[static_cast<std::int64_t>(i) * scales.stride[2]] = tokens.scale[i];
   }
 }
-
 // The floor of every block's scale: a scale of the whole head, or one a channel, is its own reference.
 float block_floor(const Job& job, RowReader& rows) {
   if (job.recipe.granularity != Granularity::block || job.recipe.head_floor_octaves == 0) return 0;
@@ -296,8 +350,8 @@ float block_floor(const Job& job, RowReader& rows) {
 // Scales and codes of one unit. `shared`: the scale of Granularity::tensor, which is stored already.
 void encode(const Job& job, Unit& unit, const Scale* shared) {
   RowReader& rows = unit.rows;
-  if (!has_scales(job.recipe.format)) return convert(job, rows);
-  if (shared) return write_group(job, rows, 0, rows.range().length, {shared->rscale});
+  if (!has_scales(job.recipe.format)) return convert(unit);
+  if (shared) return write_group(job, unit, 0, rows.range().length, {shared->rscale});
   if (job.recipe.granularity == Granularity::token) return encode_tokens(job, unit);
 
   const Groups groups = groups_of(job, unit);
@@ -312,7 +366,7 @@ void encode(const Job& job, Unit& unit, const Scale* shared) {
       scales[static_cast<std::int64_t>(c) * job.out.scales.stride[3]] = s.scale;
       rscale[c] = s.rscale;
     }
-    write_group(job, rows, groups.begin(g), groups.end(g), rscale);
+    write_group(job, unit, groups.begin(g), groups.end(g), rscale);
   }
 }
 
@@ -399,11 +453,13 @@ HeadQuantizer::HeadQuantizer(const TensorView& x, const Sequences& sequences, co
 
 HeadQuantizer::~HeadQuantizer() = default;
 
-void HeadQuantizer::run(std::int64_t sequence, std::int64_t head) {
+void HeadQuantizer::run(std::int64_t sequence, std::int64_t head, std::int64_t codes_shift) {
   const Job& job = state_->job;
   if (!state_->refusal.ok() || job.x.shape[2] == 0) return;
-  run_unit(job, sequence * job.heads() + head, state_->findings,
-           [&](std::int64_t, Unit& unit) { encode(job, unit, nullptr); });
+  run_unit(job, sequence * job.heads() + head, state_->findings, [&](std::int64_t, Unit& unit) {
+    unit.codes = shifted(job.out.codes, codes_shift);
+    encode(job, unit, nullptr);
+  });
 }
 
 Status HeadQuantizer::status() const {

@@ -68,8 +68,9 @@ class HeadQuantizer {
                 const QuantizedTensor& out);
   ~HeadQuantizer();
 
-  /// Each once.
-  void run(std::int64_t sequence, std::int64_t head);
+  /// Each once. The codes, not what goes with them, are written so many elements further on than where `out`
+  /// has them.
+  void run(std::int64_t sequence, std::int64_t head, std::int64_t codes_shift = 0);
   /// What quantize() would return, once all have run.
   Status status() const;
 

@@ -54,6 +54,9 @@ struct RowKernels {
   void (*add)(const FloatRows& x, float factor, float* sum);
   /// sum[c] += (x * factor[c])^2, likewise.
   void (*add_squares)(const FloatRows& x, const float* factor, float* sum);
+  /// sum[c] += x^2, row after row, whatever x is; least[c] and most[c]: of the squares' bits as signed
+  /// numbers, and of what was there.
+  void (*add_plain_squares)(const FloatRows& x, float* sum, std::int32_t* least, std::int32_t* most);
   /// group_scale() of each amax by ScaleRule::nearest.
   void (*nearest_scales)(const float* amax, std::int64_t count, float floor, float largest_code, float* scale,
                          float* rscale);

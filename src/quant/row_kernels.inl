@@ -57,11 +57,12 @@ struct RowsIn {
     for (; c + kWidth <= channels; c += kWidth) body(L{}, c);
     for (; c < channels; ++c) body(ScalarLane{}, c);
   }
-  /// body(lane, vectors, c): several vectors of channels beside each other.
-  template <class Body>
+  /// body(lane, vectors, c): several vectors of channels beside each other, of kLive registers each.
+  template <int kLive = 1, class Body>
   static OCTET_HOST void each_column(std::int64_t channels, const Body& body) {
+    constexpr int kRegisters = kWidth == 16 ? 32 : 16;
     std::int64_t c = 0;
-    if constexpr (!simd::kIsPair<typename L::F32>)  // eight of at least 16 registers
+    if constexpr (!simd::kIsPair<typename L::F32> && 8 * kLive < kRegisters)
       for (; c + 8 * kWidth <= channels; c += 8 * kWidth) body(L{}, Vectors<8>{}, c);
     for (; c + 4 * kWidth <= channels; c += 4 * kWidth) body(L{}, Vectors<4>{}, c);
     for (; c + kWidth <= channels; c += kWidth) body(L{}, Vectors<1>{}, c);
@@ -104,14 +105,44 @@ struct RowsIn {
     }
   };
 
-  /// The peaks of rows, of which all are wanted or only the largest.
+  /// The peaks of rows in their order, of which all are wanted or only the largest. The largest lanes of as
+  /// many rows as a register has lanes are found together.
   struct Peaks {
+    static constexpr bool kTogether = !simd::kIsPair<typename L::I32>;
+
     std::uint32_t* largest;  ///< [row], or null
     Peak all{};
+    typename L::I32 waiting[kTogether ? kWidth : 1];
+
+    OCTET_HOST explicit Peaks(std::uint32_t* of_rows) : largest(of_rows) {}
 
     OCTET_HOST void see(std::int64_t row, const Peak& peak) {
-      if (largest) largest[row] = peak.bits();
-      all.see(peak);
+      if (!largest) return all.see(peak);
+      if constexpr (kTogether) {
+        const std::int64_t place = row % kWidth;
+        waiting[place] = peak.single == 0 ? peak.lanes : L::max_i32(peak.lanes, peak.single);
+        if (place == kWidth - 1) put(row - place, kWidth);
+      } else {
+        largest[row] = peak.bits();
+        all.see(peak);
+      }
+    }
+    /// After the last of `count` rows.
+    OCTET_HOST void end(std::int64_t count) {
+      if constexpr (kTogether)
+        if (largest && count % kWidth != 0) put(count / kWidth * kWidth, count % kWidth);
+    }
+
+   private:
+    OCTET_HOST void put(std::int64_t first, std::int64_t count) {
+      typename L::I32 rows[kTogether ? kWidth : 1];
+      for (std::int64_t i = 0; i < kWidth; ++i) rows[i] = i < count ? waiting[i] : typename L::I32{};
+      const typename L::I32 found = simd::largest_lanes(rows);
+      if (count == kWidth)
+        L::store(reinterpret_cast<std::int32_t*>(largest) + first, found);
+      else
+        __builtin_memcpy(largest + first, &found, static_cast<std::size_t>(4 * count));
+      all.see(Peak{found});
     }
   };
 
@@ -183,27 +214,30 @@ struct RowsIn {
     }
   };
 
-  /// Shift, factor and the butterfly's stages within kCount vectors from channel c on, of one row.
-  template <int kCount, bool kShifts>
+  /// Shift, factor and the butterfly's stages within kCount vectors from channel c on, of kRows rows beside
+  /// each other.
+  template <int kCount, bool kShifts, int kRows>
   static OCTET_HOST void rotate_vectors(const Turn& t, std::int64_t row, std::int64_t c,
-                                        const Steps<kCount, kShifts>& steps, Peak& peak) {
+                                        const Steps<kCount, kShifts>& steps, Peak (&peak)[kRows]) {
+    constexpr int kAll = kRows * kCount;
     const float* from = t.from + row * t.from_stride + c;
     float* to = t.to + row * t.to_stride + c;
-    typename L::F32 x[kCount];
-    for (int i = 0; i < kCount; ++i) x[i] = L::load(from + i * kWidth);
+    typename L::F32 x[kAll];
+    for (int i = 0; i < kAll; ++i) x[i] = L::load(from + i / kCount * t.from_stride + i % kCount * kWidth);
     if constexpr (kShifts)
-      for (int i = 0; i < kCount; ++i) x[i] = x[i] - steps.shift[i];
-    for (int i = 0; i < kCount; ++i) x[i] = simd::butterflies(x[i] * steps.factor[i]);
+      for (int i = 0; i < kAll; ++i) x[i] = x[i] - steps.shift[i % kCount];
+    for (int i = 0; i < kAll; ++i) x[i] = x[i] * steps.factor[i % kCount];
+    simd::butterflies(x);
     for (int stride = 1; stride < kCount; stride *= 2)
-      for (int i = 0; i < kCount; ++i) {
+      for (int i = 0; i < kAll; ++i) {
         if (i & stride) continue;
         const typename L::F32 a = x[i], b = x[i + stride];
         x[i] = a + b;
         x[i + stride] = a - b;
       }
-    for (int i = 0; i < kCount; ++i) {
-      L::store(to + i * kWidth, x[i]);
-      peak.see(L{}, x[i]);
+    for (int i = 0; i < kAll; ++i) {
+      L::store(to + i / kCount * t.to_stride + i % kCount * kWidth, x[i]);
+      peak[i / kCount].see(L{}, x[i]);
     }
   }
 
@@ -222,26 +256,35 @@ struct RowsIn {
         }
   }
 
+  /// Rows that are a block each, from `row` on; returns the first that was left.
+  template <int kCount, bool kShifts, int kRows>
+  static OCTET_HOST std::int64_t rotate_blocks(const Turn& t, const Steps<kCount, kShifts>& steps,
+                                               std::int64_t row, Peaks& peaks) {
+    for (; row + kRows <= t.count; row += kRows) {
+      Peak peak[kRows];
+      for (int r = 0; r < kRows; ++r) t.ask_for_next(row + r);
+      rotate_vectors<kCount, kShifts, kRows>(t, row, 0, steps, peak);
+      for (int r = 0; r < kRows; ++r) peaks.see(row + r, peak[r]);
+    }
+    return row;
+  }
+
   template <int kCount, bool kShifts>
   static OCTET_HOST void rotate_rows(const Turn& t, Peaks& peaks) {
     if (kWidth == 16 && t.channels == kCount * kWidth && t.block == t.channels) {
       const Steps<kCount, kShifts> steps(t, 0);  // stay in registers, of which there are 32
-      for (std::int64_t r = 0; r < t.count; ++r) {
-        t.ask_for_next(r);
-        Peak peak;
-        rotate_vectors<kCount, kShifts>(t, r, 0, steps, peak);
-        peaks.see(r, peak);
-      }
+      const std::int64_t left = rotate_blocks<kCount, kShifts, kMostVectors / kCount>(t, steps, 0, peaks);
+      rotate_blocks<kCount, kShifts, 1>(t, steps, left, peaks);
       return;
     }
     const bool whole = t.block == kCount * kWidth;
     for (std::int64_t r = 0; r < t.count; ++r) {
       t.ask_for_next(r);
-      Peak first, last;
+      Peak first[1], last;
       for (std::int64_t c = 0; c < t.channels; c += kCount * kWidth)
-        rotate_vectors<kCount, kShifts>(t, r, c, {t, c}, first);
+        rotate_vectors<kCount, kShifts, 1>(t, r, c, {t, c}, first);
       if (!whole) rotate_in_memory<L>(t.to + r * t.to_stride, t.channels, t.block, kCount * kWidth, last);
-      peaks.see(r, whole ? first : last);
+      peaks.see(r, whole ? first[0] : last);
     }
   }
 
@@ -299,7 +342,7 @@ struct RowsIn {
     if (direct) {
       turn.from = static_cast<const float*>(x.data), turn.from_stride = x.stride;
     } else {
-      Peaks none{nullptr};
+      Peaks none(nullptr);
       convert(x, padded ? RowSteps{steps.shift, nullptr, 0} : RowSteps{}, out, none);
       for (std::int64_t r = 0; r < x.count; ++r)
         for (std::int64_t c = x.channels; c < out.channels; ++c) out.data[r * out.stride + c] = 0;
@@ -309,9 +352,10 @@ struct RowsIn {
 
   static std::uint32_t read(const Rows& x, const RowSteps& steps, const RowSpace& out,
                             std::uint32_t* largest) {
-    Peaks peaks{largest};
+    Peaks peaks(largest);
     if (steps.hadamard == 0) {
       convert(x, steps, out, peaks);
+      peaks.end(x.count);
       return peaks.all.bits();
     }
     constexpr std::int64_t kRows = 16;  // stay in the first-level cache from one pass over them to the next
@@ -323,16 +367,39 @@ struct RowsIn {
       some.count = x.count - r < kRows ? x.count - r : kRows;
       peaks.largest = largest ? largest + r : nullptr;
       read_rotated(some, steps, {out.data + r * out.stride, out.stride, out.channels}, peaks);
+      peaks.end(some.count);
     }
     return peaks.all.bits();
   }
 
-  template <bool kMultiplies>
-  static OCTET_HOST void row_largest(const FloatRows& x, const float* factor, Peaks& peaks) {
+  /// A row's channels are kCount vectors, whose factors stay in registers.
+  template <int kCount, bool kMultiplies>
+  static OCTET_HOST void row_largest_of(const FloatRows& x, const float* factor, Peaks& peaks) {
+    typename L::F32 factors[kCount];
+    for (int i = 0; kMultiplies && i < kCount; ++i) factors[i] = L::load(factor + i * kWidth);
     for (std::int64_t r = 0; r < x.count; ++r) {
       Peak peak;
       const float* row = x.row(r);
       if (x.next) ask_for(x.next + r * x.stride, 0, 2 * x.channels);  // one half, codes() the other
+      for (int i = 0; i < kCount; ++i) {
+        typename L::F32 v = L::load(row + i * kWidth);
+        if constexpr (kMultiplies) v = v * factors[i];
+        peak.see(L{}, v);
+      }
+      peaks.see(r, peak);
+    }
+  }
+
+  template <bool kMultiplies>
+  static OCTET_HOST void row_largest(const FloatRows& x, const float* factor, Peaks& peaks) {
+    if constexpr (!simd::kIsPair<typename L::F32>) {
+      if (x.channels == 4 * kWidth) return row_largest_of<4, kMultiplies>(x, factor, peaks);
+      if (x.channels == 8 * kWidth) return row_largest_of<8, kMultiplies>(x, factor, peaks);
+    }
+    for (std::int64_t r = 0; r < x.count; ++r) {
+      Peak peak;
+      const float* row = x.row(r);
+      if (x.next) ask_for(x.next + r * x.stride, 0, 2 * x.channels);
       each_column(x.channels, [&](auto lane, auto vectors, std::int64_t begin) {
         using Lane = decltype(lane);
         for (int i = 0; i < decltype(vectors)::kVectors; ++i) {
@@ -346,11 +413,12 @@ struct RowsIn {
     }
   }
   static std::uint32_t row_largest(const FloatRows& x, const float* factor, std::uint32_t* largest) {
-    Peaks peaks{largest};
+    Peaks peaks(largest);
     if (factor)
       row_largest<true>(x, factor, peaks);
     else
       row_largest<false>(x, nullptr, peaks);
+    peaks.end(x.count);
     return peaks.all.bits();
   }
 
@@ -429,6 +497,31 @@ struct RowsIn {
     });
   }
 
+  static void add_plain_squares(const FloatRows& x, float* sum, std::int32_t* least, std::int32_t* most) {
+    each_column<3>(x.channels, [&](auto lane, auto vectors, std::int64_t begin) {
+      using Lane = decltype(lane);
+      constexpr int kVectors = decltype(vectors)::kVectors;
+      typename Lane::F32 s[kVectors];
+      typename Lane::I32 low[kVectors], high[kVectors];
+      for (int i = 0; i < kVectors; ++i) {
+        const std::int64_t c = begin + i * Lane::kWidth;
+        s[i] = Lane::load(sum + c), low[i] = Lane::load(least + c), high[i] = Lane::load(most + c);
+      }
+      const float* row = x.data + begin;
+      for (std::int64_t r = 0; r < x.count; ++r, row += x.stride)
+        for (int i = 0; i < kVectors; ++i) {
+          const typename Lane::F32 v = Lane::load(row + i * Lane::kWidth), square = v * v;
+          s[i] = s[i] + square;
+          low[i] = Lane::min_i32(low[i], Lane::bits(square));
+          high[i] = Lane::max_i32(high[i], Lane::bits(square));
+        }
+      for (int i = 0; i < kVectors; ++i) {
+        const std::int64_t c = begin + i * Lane::kWidth;
+        Lane::store(sum + c, s[i]), Lane::store(least + c, low[i]), Lane::store(most + c, high[i]);
+      }
+    });
+  }
+
   // --- Scales and codes
 
   static void nearest_scales(const float* amax, std::int64_t count, float floor, float largest_code,
@@ -494,28 +587,57 @@ struct RowsIn {
     return tiny == 0;
   }
 
+  /// Four registers: one of bytes.
+  using Wide = VectorLane<32 < 4 * kWidth ? 4 * kWidth : 32, RowTag>;
+
   /// scaled(lane, x, row, c): what the code is nearest to, within +-127.5.
   template <class Scaled>
   static OCTET_HOST void encode_rows(const FloatRows& x, const Scaled& scaled, std::int8_t* out,
                                      std::int64_t out_stride) {
-    using Wide = VectorLane<32 < 4 * kWidth ? 4 * kWidth : 32, RowTag>;  // four registers: one of bytes
-    for (std::int64_t r = 0; r < x.count; ++r) {
+    const std::int64_t channels = x.channels, rows = x.count;
+    for (std::int64_t r = 0; r < rows; ++r) {
       const float* from = x.row(r);
       std::int8_t* to = out + r * out_stride;
-      if (x.next) ask_for(x.next + r * x.stride, 2 * x.channels, 4 * x.channels);
+      if (x.next) ask_for(x.next + r * x.stride, 2 * channels, 4 * channels);
       const auto put = [&](auto lane, std::int64_t c) {
         using Lane = decltype(lane);
         Lane::store(to + c, Lane::to_s8_i32(Lane::nearest_i32(scaled(lane, Lane::load(from + c), r, c))));
       };
       std::int64_t c = 0;
-      for (; c + Wide::kWidth <= x.channels; c += Wide::kWidth) put(Wide{}, c);
-      for (; c + kWidth <= x.channels; c += kWidth) put(L{}, c);
-      for (; c < x.channels; ++c) put(ScalarLane{}, c);
+      for (; c + Wide::kWidth <= channels; c += Wide::kWidth) put(Wide{}, c);
+      for (; c + kWidth <= channels; c += kWidth) put(L{}, c);
+      for (; c < channels; ++c) put(ScalarLane{}, c);
+    }
+  }
+
+  /// Codes of rows of kCount wide vectors, whose factors stay in registers.
+  template <int kCount, bool kMultiplies>
+  static OCTET_HOST void codes_of(const FloatRows& x, const float* factor, const float* rscale,
+                                  std::int8_t* out, std::int64_t out_stride) {
+    typename Wide::F32 factors[kCount];
+    for (int i = 0; kMultiplies && i < kCount; ++i) factors[i] = Wide::load(factor + i * Wide::kWidth);
+    const std::int64_t rows = x.count, channels = kCount * Wide::kWidth;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const float* from = x.row(r);
+      const float by = rscale[r];
+      if (x.next) ask_for(x.next + r * x.stride, 2 * channels, 4 * channels);
+      for (int i = 0; i < kCount; ++i) {
+        typename Wide::F32 v = Wide::load(from + i * Wide::kWidth);
+        if constexpr (kMultiplies) v = Wide::mul(v, factors[i]);
+        Wide::store(out + r * out_stride + i * Wide::kWidth,
+                    Wide::to_s8_i32(Wide::nearest_i32(Wide::mul(v, by))));
+      }
     }
   }
 
   static void codes(const FloatRows& x, const float* factor, const float* rscale, std::int8_t* out,
                     std::int64_t out_stride) {
+    if (kWidth == 16 && x.channels == Wide::kWidth)
+      return factor ? codes_of<1, true>(x, factor, rscale, out, out_stride)
+                    : codes_of<1, false>(x, factor, rscale, out, out_stride);
+    if (kWidth == 16 && x.channels == 2 * Wide::kWidth)
+      return factor ? codes_of<2, true>(x, factor, rscale, out, out_stride)
+                    : codes_of<2, false>(x, factor, rscale, out, out_stride);
     if (factor)
       encode_rows(
           x,
@@ -539,9 +661,9 @@ struct RowsIn {
         out, out_stride);
   }
 
-  static constexpr RowKernels kTable{
-      read,  row_largest,      channel_largest,     add, add_squares, nearest_scales, sixteenth_scales,
-      codes, codes_by_channel, RowsNarrowed<L>::run};
+  static constexpr RowKernels kTable{read,        row_largest,       channel_largest,     add,
+                                     add_squares, add_plain_squares, nearest_scales,      sixteenth_scales,
+                                     codes,       codes_by_channel,  RowsNarrowed<L>::run};
 };
 
 }  // namespace

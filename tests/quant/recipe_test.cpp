@@ -208,6 +208,53 @@ std::vector<std::int32_t> exponents(Input& x) {
   return e;
 }
 
+// The same in one pass; empty where that refuses.
+std::vector<std::int32_t> exponents_at_once(const Input& x) {
+  const std::int64_t tokens = x.view.shape[2], dim = x.view.shape[3];
+  ChannelNorms norms(dim);
+  constexpr std::int64_t kTogether = 50;  // no divisor of a leaf of the sums
+  for (std::int64_t t = 0; t < tokens; t += kTogether)
+    norms.see({x.values.data() + t * dim, dim, std::min(kTogether, tokens - t), dim});
+  std::vector<std::int32_t> e(static_cast<std::size_t>(dim));
+  if (!norms.exponents_at_once(e.data())) e.clear();
+  return e;
+}
+
+TEST(Equalise, OnePassGivesTheExponentsOfTwo) {
+  const std::int64_t tokens = 300, dim = 65;
+  for (const float size : {1.0f, 0x1p-20f, 0x1p-30f, 0x1p20f, 0x1p40f}) {
+    Input x = normal_input({1, 1, tokens, dim}, 41, size);
+    for (float& v : x.values) v = v == 0 ? size : v;
+    // Channels of many sizes, and one whose largest element is the last float below a power of two.
+    for (std::int64_t t = 0; t < tokens; ++t)
+      for (std::int64_t c = 0; c < dim; ++c)
+        x.at(0, 0, t, c) *= std::ldexp(1.0f, static_cast<int>(c % 9) - 4);
+    for (std::int64_t t = 0; t < tokens; ++t) x.at(0, 0, t, 3) = std::nextafter(2 * size, 0.0f);
+    const std::vector<std::int32_t> e = exponents_at_once(x);
+    ASSERT_FALSE(e.empty()) << size;
+    EXPECT_EQ(e, exponents(x)) << size;
+  }
+}
+
+TEST(Equalise, OnePassRefusesWhatItsSquaresLose) {
+  const float lost[] = {0.0f, 0x1p-63f * 0.99f, 0x1p-149f, 0x1p64f, kMax, NAN, -NAN, INFINITY, -INFINITY};
+  for (const float value : lost) {
+    Input x = normal_input({1, 1, 300, 16}, 42, 0.1f);
+    for (float& v : x.values) v = v == 0 ? 1 : v;
+    ASSERT_FALSE(exponents_at_once(x).empty());
+    x.at(0, 0, 200, 7) = value;
+    EXPECT_TRUE(exponents_at_once(x).empty()) << value;
+  }
+  // A square that is normal by itself and not where the channel's largest element is 2^30.
+  Input x = normal_input({1, 1, 300, 16}, 43, 0.1f);
+  for (float& v : x.values) v = v == 0 ? 1 : v;
+  x.at(0, 0, 0, 7) = 0x1p-40f;
+  EXPECT_FALSE(exponents_at_once(x).empty());
+  x.at(0, 0, 299, 7) = 0x1p30f;
+  EXPECT_TRUE(exponents_at_once(x).empty());
+  EXPECT_TRUE(exponents_at_once(normal_input({1, 1, 0, 16}, 44)).empty());
+}
+
 TEST(Equalise, BringsChannelNormsWithinAFactorOfTwo) {
   const std::int64_t tokens = 200, dim = 24;
   Input x = normal_input({1, 1, tokens, dim}, 37);

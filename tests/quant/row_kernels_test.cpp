@@ -93,6 +93,22 @@ Results run(const RowKernels& kernels, DType dtype, std::int64_t channels, bool 
   kernels.add_squares(floats, factor.data(), squares.data());
   results.add(sum);
   results.add(squares);
+  const std::vector<float> ones(static_cast<std::size_t>(channels), 1.0f);
+  std::vector<float> plain(sum.size(), -0.0f), want(sum.size(), -0.0f);
+  std::vector<std::int32_t> least(sum.size(), static_cast<std::int32_t>(kF32Inf)), most(sum.size());
+  kernels.add_plain_squares(floats, plain.data(), least.data(), most.data());
+  results.add(plain);
+  results.add(least);
+  results.add(most);
+  kernels.add_squares(floats, ones.data(), want.data());
+  for (std::size_t c = 0; !with_nan && c < plain.size(); ++c) {
+    EXPECT_EQ(plain[c], want[c]);
+    float low = INFINITY, high = 0;
+    for (std::size_t i = c; i < x.size(); i += plain.size())
+      low = std::min(low, x[i] * x[i]), high = std::max(high, x[i] * x[i]);
+    EXPECT_EQ(least[c], std::bit_cast<std::int32_t>(low));
+    EXPECT_EQ(most[c], std::bit_cast<std::int32_t>(high));
+  }
 
   if (with_nan) return results;
   std::vector<float> amax = numbers(channels, 11), scale(amax.size()), rscale(amax.size());
