@@ -353,23 +353,29 @@ void PackedCall::clear(std::byte* workspace, const call::Problem& problem, const
   const Region r = region(problem, head.sequence, head.kv_head);
   const std::int64_t lanes = nest_.packing.lanes;
   const std::int64_t group = group_elements(nest_.packing.v), bytes = element_bytes(nest_.packing.v);
-  // Tokens of one vector of K's, and of one group of V's, lie beside each other.
+  // Tokens of one vector of K's, and of one group of V's, lie beside each other; whole ones one after
+  // another.
   for (std::int64_t j = begin; j < end;) {
     const std::int64_t lane = j % lanes, count = std::min(lanes - lane, end - j);
+    const std::int64_t whole = lane == 0 ? (end - j) / lanes * lanes : 0;
     std::byte* column = workspace + r.k + (j / lanes * dim_groups_ * lanes + lane) * 4;
-    for (std::int64_t s = 0; s < dim_groups_; ++s)
-      std::memset(column + s * lanes * 4, 0, static_cast<std::size_t>(4 * count));
-    j += count;
+    if (whole > 0)
+      std::memset(column, 0, static_cast<std::size_t>(4 * whole * dim_groups_));
+    else
+      for (std::int64_t s = 0; s < dim_groups_; ++s)
+        std::fill_n(column + s * lanes * 4, 4 * count, std::byte{0});
+    j += std::max(whole, count);
   }
   for (std::int64_t j = begin; j < end;) {
     const std::int64_t first = j % group, count = std::min(group - first, end - j);
+    const std::int64_t whole = first == 0 ? (end - j) / group * group : 0;
     std::byte* row = workspace + r.v + j / group * dim_v_ * 4;
-    if (count == group)
-      std::memset(row, 0, static_cast<std::size_t>(4 * dim_v_));
+    if (whole > 0)
+      std::memset(row, 0, static_cast<std::size_t>(4 * dim_v_ * (whole / group)));
     else
       for (std::int64_t c = 0; c < dim_v_; ++c)
         std::fill_n(row + c * 4 + first * bytes, count * bytes, std::byte{0});
-    j += count;
+    j += std::max(whole, count);
   }
 }
 

@@ -28,17 +28,15 @@ std::int64_t order_of(int exponent, std::uint32_t mantissa) {
 
 ChannelNorms::ChannelNorms(std::int64_t channels)
     : kernels_(row_kernels()),
-      largest_(static_cast<std::size_t>(channels)),
-      amax_(largest_.size()),
-      factor_(largest_.size()),
-      scratch_(largest_.size()),
-      least_(largest_.size(), static_cast<std::int32_t>(kInfBits)),
-      most_(largest_.size()),
-      order_(largest_.size()),
+      channels_(static_cast<std::size_t>(channels)),
+      scratch_(channels_),
+      amax_(channels_),
+      least_(channels_, static_cast<std::int32_t>(kInfBits)),
+      most_(channels_),
       squares_(channels) {}
 
 FloatRows ChannelNorms::one(const float* row) const {
-  return {row, 0, 1, static_cast<std::int64_t>(largest_.size())};
+  return {row, 0, 1, static_cast<std::int64_t>(channels_)};
 }
 
 template <class Add>
@@ -78,10 +76,12 @@ bool ChannelNorms::exponents_at_once(std::int32_t* exponent) {
 }
 
 bool ChannelNorms::measure(const FloatRows& rows) {
+  largest_.resize(channels_);
   return kernels_.channel_largest(rows, largest_.data()) < kInfBits;
 }
 
 void ChannelNorms::begin_squares() {
+  largest_.resize(channels_), factor_.resize(channels_);
   for (std::size_t c = 0; c < amax_.size(); ++c) {
     amax_[c] = std::bit_cast<float>(largest_[c]);
     // 2^127 and 2^-127 are floats (the latter subnormal, but exact), so this is a plain multiplication.
@@ -102,22 +102,20 @@ void ChannelNorms::exponents(std::int32_t* exponent) {
 
 void ChannelNorms::compare(std::int32_t* exponent) {
   // note: square roots of sums of scaled squares are normal numbers, of at least 2^-23.
-  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::min();
   constexpr std::uint32_t kMantissa = (1u << kF32MantissaBits) - 1;
-  std::int64_t largest = kNone;
-  for (std::size_t c = 0; c < amax_.size(); ++c) {
-    order_[c] = kNone;
-    if (amax_[c] == 0) continue;
-    const float norm = std::sqrt(scratch_[c]);
-    order_[c] = order_of(exponent_field(norm) - kF32Bias + amax_exponent(amax_[c]),
-                         std::bit_cast<std::uint32_t>(norm) & kMantissa);
-    largest = std::max(largest, order_[c]);
-  }
-  for (std::size_t c = 0; c < amax_.size(); ++c) {
+  for (std::size_t c = 0; c < channels_; ++c) scratch_[c] = std::sqrt(scratch_[c]);
+  const auto order = [&](std::size_t c) {
+    return order_of(exponent_field(scratch_[c]) - kF32Bias + amax_exponent(amax_[c]),
+                    std::bit_cast<std::uint32_t>(scratch_[c]) & kMantissa);
+  };
+  std::int64_t largest = std::numeric_limits<std::int64_t>::min();
+  for (std::size_t c = 0; c < channels_; ++c)
+    if (amax_[c] > 0) largest = std::max(largest, order(c));
+  for (std::size_t c = 0; c < channels_; ++c) {
     // The whole octaves from the largest down to it, rounded down: those of the difference.
     exponent[c] = 0;
     if (amax_[c] == 0) continue;
-    const int octaves = static_cast<int>((order_[c] - largest) >> kF32MantissaBits);
+    const int octaves = static_cast<int>((order(c) - largest) >> kF32MantissaBits);
     exponent[c] = std::max({octaves, kSmallestChannelExponent, amax_exponent(amax_[c]) - kLargestExponent});
   }
 }

@@ -56,10 +56,12 @@ class ChannelNorms {
   void compare(std::int32_t* exponent);
 
   const RowKernels& kernels_;
-  std::vector<std::uint32_t> largest_;          // [channel]: bits of the largest finite |x|
-  std::vector<float> amax_, factor_, scratch_;  // amax_: the same as numbers, from begin_squares() on
-  std::vector<std::int32_t> least_, most_;      // of the squares, as bits: of the one pass
-  std::vector<std::int64_t> order_;             // of the norms
+  std::size_t channels_;
+  std::vector<float> scratch_, amax_;       // amax_: of the finite |x|, from begin_squares() on
+  std::vector<std::int32_t> least_, most_;  // of the squares, as bits: of the one pass
+  // Of the two passes.
+  std::vector<std::uint32_t> largest_;  // [channel]: bits of the largest finite |x|
+  std::vector<float> factor_;
   TreeSum squares_;
 };
 

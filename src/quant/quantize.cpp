@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "base/scratch.h"
 #include "base/shifted.h"
 #include "base/try.h"
 #include "quant/check.h"
@@ -229,38 +230,41 @@ void convert(Unit& unit) {
 void write_group(const Job& job, Unit& unit, std::int64_t begin, std::int64_t end,
                  const std::vector<float>& rscale) {
   RowReader& rows = unit.rows;
-  std::vector<float> of_rows;
-  if (job.out.channels_per_scale == 0)
-    of_rows.assign(static_cast<std::size_t>(std::min(rows.capacity(), end - begin)), rscale[0]);
-  for_tokens(rows, begin, end, rows.capacity(), [&](std::int64_t first, std::int64_t count) {
-    write_rows(job, unit, first, count, of_rows.empty() ? rscale.data() : of_rows.data());
-  });
+  const float* of_rows = rscale.data();
+  std::vector<float> same;
+  if (job.out.channels_per_scale == 0) {
+    same.assign(static_cast<std::size_t>(std::min(rows.capacity(), end - begin)), rscale[0]);
+    of_rows = same.data();
+  }
+  for_tokens(rows, begin, end, rows.capacity(),
+             [&](std::int64_t first, std::int64_t count) { write_rows(job, unit, first, count, of_rows); });
 }
 
-// Tokens [first, first + amax.size()) of a sequence, each with a scale of its own.
+// Tokens [first, end) of a sequence, each with a scale of its own, in the thread's scratch.
 struct TokenScales {
-  std::int64_t first;
-  std::vector<float> amax, scale, rscale;
+  std::int64_t first, end;
+  float *amax, *scale, *rscale;
 
-  std::int64_t end() const { return first + static_cast<std::int64_t>(amax.size()); }
-  std::size_t place(std::int64_t token) const { return static_cast<std::size_t>(token - first); }
+  std::int64_t count() const { return end - first; }
+  TokenScales from(std::int64_t token, std::int64_t tokens) const {
+    const std::int64_t at = token - first;
+    return {token, token + tokens, amax + at, scale + at, rscale + at};
+  }
 };
 
-// The scales of tokens [begin, begin + count) from their amax, with a floor.
-void find_scales(const Job& job, const RowKernels& kernels, float floor, TokenScales& tokens,
-                 std::int64_t begin, std::int64_t count) {
+// The scales of tokens from their amax, with a floor.
+void find_scales(const Job& job, const RowKernels& kernels, float floor, const TokenScales& tokens) {
   const OperandRecipe& recipe = job.recipe;
-  const float* amax = tokens.amax.data() + tokens.place(begin);
-  float *scale = tokens.scale.data() + tokens.place(begin),
-        *rscale = tokens.rscale.data() + tokens.place(begin);
   if (recipe.rule == ScaleRule::nearest)
-    return kernels.nearest_scales(amax, count, floor, recipe.largest_code, scale, rscale);
+    return kernels.nearest_scales(tokens.amax, tokens.count(), floor, recipe.largest_code, tokens.scale,
+                                  tokens.rscale);
   if (recipe.rule == ScaleRule::sixteenths &&
-      kernels.sixteenth_scales(amax, count, floor, recipe.largest_code, scale, rscale))
+      kernels.sixteenth_scales(tokens.amax, tokens.count(), floor, recipe.largest_code, tokens.scale,
+                               tokens.rscale))
     return;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Scale s = group_scale(amax[i], floor, recipe.rule, recipe.largest_code);
-    scale[i] = s.scale, rscale[i] = s.rscale;
+  for (std::int64_t i = 0; i < tokens.count(); ++i) {
+    const Scale s = group_scale(tokens.amax[i], floor, recipe.rule, recipe.largest_code);
+    tokens.scale[i] = s.scale, tokens.rscale[i] = s.rscale;
   }
 }
 
@@ -271,40 +275,40 @@ std::int64_t tile_tokens(const RowReader& rows) {
 }
 
 // Scales with a floor, and codes. Returns the largest amax.
-float encode_tiles(const Job& job, Unit& unit, float floor, TokenScales& tokens) {
+float encode_tiles(const Job& job, Unit& unit, float floor, const TokenScales& tokens) {
   RowReader& rows = unit.rows;
   float largest = job.recipe.shared_amax;
-  std::fill(tokens.amax.begin(), tokens.amax.end(), largest);
-  for_tokens(rows, tokens.first, tokens.end(), tile_tokens(rows),
-             [&](std::int64_t first, std::int64_t count) {
-               const std::size_t at = tokens.place(first);
-               if (job.recipe.shared_amax == 0) {
-                 rows.read_factored(first, count);
-                 rows.copy_amax(tokens.amax.data() + at);
-                 largest = std::max(largest, rows.peak());
-               }
-               find_scales(job, rows.kernels(), floor, tokens, first, count);
-               write_rows(job, unit, first, count, tokens.rscale.data() + at);
-             });
+  for_tokens(rows, tokens.first, tokens.end, tile_tokens(rows), [&](std::int64_t first, std::int64_t count) {
+    const TokenScales tile = tokens.from(first, count);
+    if (job.recipe.shared_amax == 0) {
+      rows.read_factored(first, count);
+      rows.copy_amax(tile.amax);
+      largest = std::max(largest, rows.peak());
+    } else {
+      std::fill_n(tile.amax, count, largest);
+    }
+    find_scales(job, rows.kernels(), floor, tile);
+    write_rows(job, unit, first, count, tile.rscale);
+  });
   return largest;
 }
 
 // Scales and codes as they are with a higher floor, once its reference is known. Few tokens have smaller
 // scales, if any; those of zeros have the codes already.
-void raise_floor(const Job& job, Unit& unit, float floor, TokenScales& tokens) {
+void raise_floor(const Job& job, Unit& unit, float floor, const TokenScales& tokens) {
   RowReader& rows = unit.rows;
   bool any_below = false;
-  for (const float scale : tokens.scale) any_below |= scale < floor;
+  for (std::int64_t i = 0; i < tokens.count(); ++i) any_below |= tokens.scale[i] < floor;
   if (!any_below) return;
-  const std::vector<float> before = tokens.rscale;
-  find_scales(job, rows.kernels(), floor, tokens, tokens.first, tokens.end() - tokens.first);
-  for_tokens(rows, tokens.first, tokens.end(), tile_tokens(rows),
-             [&](std::int64_t first, std::int64_t count) {
-               bool differs = false;
-               for (std::size_t i = tokens.place(first); i < tokens.place(first + count); ++i)
-                 differs |= tokens.amax[i] > 0 && tokens.rscale[i] != before[i];
-               if (differs) write_rows(job, unit, first, count, tokens.rscale.data() + tokens.place(first));
-             });
+  const std::vector<float> before(tokens.rscale, tokens.rscale + tokens.count());
+  find_scales(job, rows.kernels(), floor, tokens);
+  for_tokens(rows, tokens.first, tokens.end, tile_tokens(rows), [&](std::int64_t first, std::int64_t count) {
+    const TokenScales tile = tokens.from(first, count);
+    const float* was = before.data() + (first - tokens.first);
+    bool differs = false;
+    for (std::int64_t i = 0; i < count; ++i) differs |= tile.amax[i] > 0 && tile.rscale[i] != was[i];
+    if (differs) write_rows(job, unit, first, count, tile.rscale);
+  });
 }
 
 // Scales and codes where each token has a scale of its own. Where the largest scale of a key block is the
@@ -313,7 +317,8 @@ void encode_tokens(const Job& job, Unit& unit) {
   const OperandRecipe& recipe = job.recipe;
   RowReader& rows = unit.rows;
   const std::int64_t length = rows.range().length;
-  const std::int64_t step = recipe.block_floor_octaves > 0 ? recipe.block : tile_tokens(rows);
+  const std::int64_t step =
+      std::min(length, recipe.block_floor_octaves > 0 ? recipe.block : tile_tokens(rows));
   float head_floor = 0;
   if (recipe.head_floor_octaves > 0) {
     std::vector<float> one(1);
@@ -322,23 +327,23 @@ void encode_tokens(const Job& job, Unit& unit) {
   }
   const TensorView& scales = job.out.scales;
   const std::int64_t first_group = job.sequences.first_group(unit.sequence, 1);
-  TokenScales tokens;
-  for (std::int64_t begin = 0; begin < length; begin = tokens.end()) {
-    const auto count = static_cast<std::size_t>(std::min(step, length - begin));
-    tokens.first = begin;
-    tokens.amax.resize(count), tokens.scale.resize(count), tokens.rscale.resize(count);
+  Scratch& scratch = thread_scratch();  // whose reset is the reader's
+  TokenScales tokens{0, 0, scratch.take<float>(step), scratch.take<float>(step), scratch.take<float>(step)};
+  for (; tokens.end < length;) {
+    tokens.first = tokens.end;
+    tokens.end += std::min(step, length - tokens.first);
     const float largest = encode_tiles(job, unit, head_floor, tokens);
     // A larger amax has no smaller scale, so the largest scale is that of the largest amax.
     const float floor = scale_floor(scale_of(job, largest), recipe.block_floor_octaves);
     if (floor > head_floor) raise_floor(job, unit, floor, tokens);
-    float* to = element<float>(scales, rows.range().b, rows.range().h, first_group + begin);
+    float* to = element<float>(scales, rows.range().b, rows.range().h, first_group + tokens.first);
     if (scales.stride[2] == 1)
-      std::copy(tokens.scale.begin(), tokens.scale.end(), to);
+      std::copy_n(tokens.scale, tokens.count(), to);
     else
-      for (std::size_t i = 0; i < count; ++i)
-        to[static_cast<std::int64_t>(i) * scales.stride[2]] = tokens.scale[i];
+      for (std::int64_t i = 0; i < tokens.count(); ++i) to[i * scales.stride[2]] = tokens.scale[i];
   }
 }
+
 // The floor of every block's scale: a scale of the whole head, or one a channel, is its own reference.
 float block_floor(const Job& job, RowReader& rows) {
   if (job.recipe.granularity != Granularity::block || job.recipe.head_floor_octaves == 0) return 0;
