@@ -294,10 +294,11 @@ struct IntegerScheme {
     constexpr std::int32_t kMost = 60, kNan = 0x7fc00000;
     const I32 exponent = L::max_i32(L::min_i32(s.exponent, kMost), -kMost);
     const F32 size = L::max(L::min(s.v, power_of_two(kMost)), power_of_two(-kMost));
-    const auto in_range = L::equal_i32(exponent, s.exponent) &
-                          (L::equal_i32(L::bits(size), L::bits(s.v)) | L::equal_i32(L::bits(s.v), 0));
-    const I32 power = L::shl_i32(L::add_i32(exponent, kF32Bias), kF32MantissaBits);
-    return L::from_bits(L::select_i32(in_range, L::bits(L::mul(s.v, L::from_bits(power))), kNan));
+    const I32 power = L::shl_i32(L::add_i32(exponent, kF32Bias), kF32MantissaBits), v = L::bits(s.v);
+    const I32 factor = L::bits(L::mul(s.v, L::from_bits(power)));
+    const I32 of_v = L::select_i32(L::equal_i32(v, 0), factor, kNan);
+    const I32 of_size = L::select_i32(L::equal_i32(L::bits(size), v), factor, of_v);
+    return L::from_bits(L::select_i32(L::equal_i32(exponent, s.exponent), of_size, kNan));
   }
   /// largest: of the row's outputs, their channels' factors in them, in size.
   OCTET_HD Rough rough_ending(const State& state, float largest) const {
