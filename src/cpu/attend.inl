@@ -52,6 +52,7 @@ class RowsNest {
   static constexpr std::int64_t kVector = kMemberBytes<L>;
   static constexpr bool kRowLanes = S::kRowLanes;
   static constexpr Products kQk = products_of<Isa>(S::kQk), kPv = products_of<Isa>(S::kP);
+  static_assert(kQk.few == kPv.few, "rows are few for both products or for none");
   static constexpr bool kPBias = kBiasesP<S, Isa>;
   static constexpr std::int64_t kPBytes = kPBytesOf<S, Isa>;
   /// Whether outputs are bins of 64-bit sums that a block's sums are added to.
@@ -105,7 +106,8 @@ class RowsNest {
     }
     for (std::int64_t b = least / key_block; b * key_block < most; ++b) {
       const std::int64_t begin = b * key_block, end = begin + key_block < tokens ? begin + key_block : tokens;
-      const OpenBlock<S> block = open_block(b, begin, end);
+      OpenBlock<S> block = open_block(b, begin, end);
+      block.next = end < most ? end : begin;
       for (std::int64_t g = 0; g < groups(call_.rows); ++g) visit(block, g);
     }
   }
@@ -231,7 +233,7 @@ class RowsNest {
 
   OpenBlock<S> open_block(std::int64_t index, std::int64_t begin, std::int64_t end) {
     const PackedHead& head = call_.head;
-    OpenBlock<S> block{index, begin, end, nullptr, {}};
+    OpenBlock<S> block{index, begin, end, begin, nullptr, {}};
     block.v = non_finite_.without(block);
     if constexpr (requires { scheme_.block(1.0f, 1.0f); })
       block.constants = scheme_.block(head.block_k_scale[index], head.block_v_largest[index]);
@@ -245,6 +247,9 @@ class RowsNest {
   void visit(const OpenBlock<S>& block, std::int64_t g) {
     ThisVisit visit;
     if (!begin(visit, block, g)) return;
+    if constexpr (kFixed) {
+      if (few(visit)) words_.fetch_constants(visit);
+    }
     multiply_qk(visit);
     softmax(visit);
     multiply_pv(visit);
@@ -301,18 +306,23 @@ class RowsNest {
 
   const Multiplies& qk() const { return is_float(S::kQk) ? kQk.multiply : *call_.code_products; }
   const Multiplies& pv() const { return is_float(S::kP) ? kPv.multiply : *call_.code_products; }
+  /// Whether the visit's rows are so few that its products may wait for K and V.
+  static bool few(const ThisVisit& visit) { return visit.live <= kQk.few; }
+  const std::byte* k_at(std::int64_t key) const {
+    return call_.head.k + key / kLanes * call_.dim_groups * kVector;
+  }
 
   void multiply_qk(ThisVisit& visit) {
     if constexpr (kFixed && Isa::kToWords != nullptr) {
-      if (visit.form == Form::words && visit.live > 1 && !bias_.any()) multiply_qk_to_words(visit);
+      if (visit.form == Form::words && !few(visit) && !bias_.any()) multiply_qk_to_words(visit);
     }
     if constexpr (kIntegerWords && kQk.qk_with_largest != nullptr) {
-      if (visit.form == Form::words && visit.live > 1 && !bias_.any()) multiply_qk_with_largest(visit);
+      if (visit.form == Form::words && !few(visit) && !bias_.any()) multiply_qk_with_largest(visit);
     }
     const std::int64_t low = visit.low + visit.words_made + visit.compared;
     if (low >= visit.high) return;
     std::int32_t start[kRows];
-    (visit.live == 1 ? qk().qk_row : qk().qk)(qk_tile(visit, low, start), (visit.high - low) / kLanes);
+    (few(visit) ? qk().qk_few : qk().qk)(qk_tile(visit, low, start), (visit.high - low) / kLanes);
   }
 
   /// Words of the softmax straight from the tiles, for so many keys as whole tiles hold.
@@ -352,18 +362,20 @@ class RowsNest {
 
   /// The tile of Q K^T for keys from `low`.
   Tile qk_tile(const ThisVisit& visit, std::int64_t low, std::int32_t (&start)[kRows]) const {
-    const std::int64_t row = 4 * call_.dim_groups, column = call_.dim_groups * kVector;
+    const std::int64_t row = 4 * call_.dim_groups;
     for (std::int64_t r = 0; r < kRows; ++r)
       start[r] = kQk.k == Element::u8_bias ? -128 * call_.q_sum[visit.group * kRows + r] : 0;
     return {call_.q + visit.group * kRows * row,
             row,
-            call_.head.k + (visit.block.begin + low) / kLanes * column,
+            k_at(visit.block.begin + low),
             kVector,
-            column,
+            call_.dim_groups * kVector,
             call_.dim_groups,
             start,
             memory_.score + 4 * low,
-            memory_.score_row};
+            memory_.score_row,
+            visit.live,
+            visit.block.v};
   }
 
   /// P V into the rows' outputs.
@@ -379,20 +391,22 @@ class RowsNest {
               (round_up(visit.last, kGroup) - visit.low) / kGroup,
               kZeros,
               memory_.sums,
-              memory_.sums_row};
+              memory_.sums_row,
+              visit.live,
+              k_at(visit.block.next)};
     const std::int64_t columns = call_.dim_v / kLanes;
     if constexpr (kWideFold) {
       static_assert(!kPBias, "sums are taken as they are");
       if (only_) {
         tile.out = only_ + 4 * visit.group * kRows * call_.dim_v, tile.out_row = 4 * call_.dim_v;
-        return (visit.live == 1 ? pv().pv_row : pv().pv)(tile, columns);
+        return (few(visit) ? pv().pv_few : pv().pv)(tile, columns);
       }
       make_room(visit);
     }
-    const std::int64_t done = visit.live > 1 ? multiply_and_fold(visit, tile) : 0;
+    const std::int64_t done = few(visit) ? 0 : multiply_and_fold(visit, tile);
     if (done < columns) {
       tile.b += done * kVector;
-      (visit.live == 1 ? pv().pv_row : pv().pv)(tile, columns - done);
+      (few(visit) ? pv().pv_few : pv().pv)(tile, columns - done);
       fold(visit, done);
     }
     non_finite_.add(visit, out_ + visit.group * kRows * columns);

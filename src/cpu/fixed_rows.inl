@@ -34,6 +34,16 @@ class FixedRows : public WordRows<S, Isa> {
     return block.k_largest > 0 && group.reach * block.k_largest < limit && bias_.ordinary();
   }
 
+  /// Asks for the constants of the next key block's keys: they come from memory beside K and V, and all else
+  /// would wait for them.
+  void fetch_constants(const ThisVisit& visit) const {
+    const std::int64_t next = visit.block.next, keys = visit.block.keys();
+    fetch(call_.head.fixed.level + 4 * next, 4 * keys);
+    fetch(reinterpret_cast<const std::byte*>(call_.head.fixed.mass + next), 2 * keys);
+    if (constants(visit).k_one_scale == 0)
+      fetch(reinterpret_cast<const std::byte*>(call_.head.keys + next), 4 * keys);
+  }
+
   /// What the tiles of Q K^T need to end in words, from key visit.low on, where no row has a bias. factor:
   /// room for kRows.
   TileWords tile_words(const Group& group, const ThisVisit& visit, float* factor) const {
@@ -77,6 +87,12 @@ class FixedRows : public WordRows<S, Isa> {
   }
 
  private:
+  static void fetch(const std::byte* from, std::int64_t bytes) {
+    constexpr std::int64_t kLine = 64;
+    constexpr int kRead = 0, kSecondLevel = 2;
+    for (std::int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + at, kRead, kSecondLevel);
+  }
+
   const FixedBlock& constants(const ThisVisit& visit) const {
     return call_.head.fixed.blocks[visit.block.index];
   }

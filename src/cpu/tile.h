@@ -15,14 +15,16 @@ struct Tile {
   const std::int32_t* start;  ///< [row]: what the sums of integers start from
   std::byte* out;             ///< 32-bit sums of row r and column c at out + r * out_row + c * vector bytes
   std::int64_t out_row;
+  std::int64_t rows;       ///< of `a` and `out`; products of few rows touch no others
+  const std::byte* ahead;  ///< what is read after `b`: products of few rows fetch as many bytes of it
 };
 
 /// Computes `columns` columns of the tile, all of its rows.
 using Multiply = void (*)(const Tile& tile, std::int64_t columns);
 
-/// Both products of attention for one kind of operands: of a whole tile's rows, and of its first alone.
+/// Both products of attention for one kind of operands: of a whole tile's rows, and of few: Tile::rows.
 struct Multiplies {
-  Multiply qk, pv, qk_row, pv_row;
+  Multiply qk, pv, qk_few, pv_few;
 };
 
 /// Computes so many columns of the tile as it can do whole tiles of, all of its rows, and the largest sums of

@@ -17,6 +17,7 @@ namespace {
 struct Products {
   Element q, k, p, v;
   Multiplies multiply;
+  std::int64_t few = 1;                   ///< rows that the products of few rows take at most
   MultiplyAndFold pv_and_fold = nullptr;  ///< null: there is none
   MultiplyWide pv_wide = nullptr;         ///< the same
   MultiplyWithLargest qk_with_largest = nullptr;
@@ -39,6 +40,7 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n +
 template <class S>
 struct OpenBlock {
   std::int64_t index = 0, begin = 0, end = 0;
+  std::int64_t next = 0;         ///< the first key of the block after it; its own, where it is the last
   const std::byte* v = nullptr;  ///< V as products take it: of floats, without NaN and Inf
   typename S::Block constants{};
 
@@ -117,7 +119,7 @@ template <class S, class Isa>
 void clear_unseen(const GroupMemory& memory, const Visit<S, Isa>& visit, std::int64_t low) {
   for (std::int64_t r = 0; r < visit.live; ++r)
     if (!(visit.seen >> r & 1)) clear_row<S, Isa>(memory, r, low, visit.high);
-  for (std::int64_t r = visit.live; r < Isa::kRows && visit.live > 1; ++r)
+  for (std::int64_t r = visit.live; r < Isa::kRows && visit.live > products_of<Isa>(S::kP).few; ++r)
     clear_row<S, Isa>(memory, r, low, visit.high);
 }
 

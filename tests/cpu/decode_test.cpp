@@ -43,6 +43,13 @@ TEST_P(Decode, FollowsTheReferenceAtEveryNumberOfQueriesAndHeads) {
                        std::to_string(m) + " queries, " + std::to_string(group) + " heads a group");
 }
 
+TEST_P(Decode, FollowsTheReferenceWithFewRowsOfEveryHeadDim) {
+  for (std::int64_t d : {20, 64, 80, 128, 200, 256})
+    for (std::int64_t group : {1, 2, 3, 4, 5})
+      expect_reference(grouped_call(2 * group, 2, 1, 300, d),
+                       "head dim " + std::to_string(d) + ", " + std::to_string(group) + " heads a group");
+}
+
 TEST_P(Decode, FollowsTheReferenceUnderMasks) {
   Call call = grouped_call(8, 2, 9, 2 * kRange + 77, 16);
   call.options.mask = Mask::causal;

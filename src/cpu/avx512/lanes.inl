@@ -48,7 +48,8 @@ struct Isa512 {
                                       Element::u8_bias,
                                       Element::s8,
                                       {avx512::multiply_s8_u8, avx512::multiply_u8_s8,
-                                       avx512::multiply_row_s8_u8, avx512::multiply_row_u8_s8},
+                                       avx512::multiply_few_s8_u8, avx512::multiply_few_u8_s8},
+                                      avx512::kFewRows,
                                       avx512::multiply_u8_s8_and_fold,
                                       avx512::multiply_u8_s8_wide,
                                       avx512::multiply_s8_u8_with_largest};
@@ -57,7 +58,8 @@ struct Isa512 {
       Element::f32,
       Element::f32,
       Element::f32,
-      {avx512::multiply_f32, avx512::multiply_f32, avx512::multiply_row_f32, avx512::multiply_row_f32},
+      {avx512::multiply_f32, avx512::multiply_f32, avx512::multiply_few_qk_f32, avx512::multiply_few_pv_f32},
+      avx512::kFewRows,
       avx512::multiply_f32_and_fold};
   static constexpr Products kHalves = kFloats;
   /// The low byte of each lane.

@@ -141,12 +141,14 @@ OCTET_TILES_WIDE(tile_u8_s8_wide, OCTET_UNSIGNED_A)
 
 /// How a group of `a` in every lane meets a column of `b`.
 struct UnsignedB {
+  static constexpr bool kAnyOrder = true;  ///< of steps, for the same sum
   static __m512i multiply(__m512i sum, __m512i a, __m512i b) { return _mm512_dpbusd_epi32(sum, b, a); }
 };
 struct UnsignedA {
   static __m512i multiply(__m512i sum, __m512i a, __m512i b) { return _mm512_dpbusd_epi32(sum, a, b); }
 };
 struct FusedF32 {
+  static constexpr bool kAnyOrder = false;
   static __m512i multiply(__m512i sum, __m512i a, __m512i b) {
     return _mm512_castps_si512(
         _mm512_fmadd_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), _mm512_castsi512_ps(sum)));
@@ -181,8 +183,9 @@ std::int64_t multiply_f32_and_fold(const Tile& t, const TileFold& fold, std::int
 }
 void multiply_u8_s8(const Tile& t, std::int64_t columns) { all<UnsignedA>(tile_u8_s8, t, columns); }
 void multiply_f32(const Tile& t, std::int64_t columns) { all<FusedF32>(tile_f32, t, columns); }
-void multiply_row_s8_u8(const Tile& t, std::int64_t columns) { row<UnsignedB>(t, columns); }
-void multiply_row_u8_s8(const Tile& t, std::int64_t columns) { row<UnsignedA>(t, columns); }
-void multiply_row_f32(const Tile& t, std::int64_t columns) { row<FusedF32>(t, columns); }
+void multiply_few_s8_u8(const Tile& t, std::int64_t columns) { few_qk<UnsignedB>(t, columns); }
+void multiply_few_u8_s8(const Tile& t, std::int64_t columns) { few_pv<UnsignedA>(t, columns); }
+void multiply_few_qk_f32(const Tile& t, std::int64_t columns) { few_qk<FusedF32>(t, columns); }
+void multiply_few_pv_f32(const Tile& t, std::int64_t columns) { few_pv<FusedF32>(t, columns); }
 
 }  // namespace octet::cpu::avx512

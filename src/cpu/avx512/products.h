@@ -4,7 +4,7 @@
 
 namespace octet::cpu::avx512 {
 
-inline constexpr int kRows = 6;
+inline constexpr int kRows = 6, kFewRows = 4;
 
 void multiply_s8_u8(const Tile& tile, std::int64_t columns);  ///< a s8, b u8
 std::int64_t multiply_s8_u8_to_words(const Tile& tile, const TileWords& words, std::int64_t columns);
@@ -14,8 +14,9 @@ std::int64_t multiply_u8_s8_wide(const Tile& tile, const TileWide& wide, std::in
 std::int64_t multiply_f32_and_fold(const Tile& tile, const TileFold& fold, std::int64_t columns);
 void multiply_u8_s8(const Tile& tile, std::int64_t columns);      ///< a u8, b s8
 void multiply_f32(const Tile& tile, std::int64_t columns);        ///< fused multiply-add
-void multiply_row_s8_u8(const Tile& tile, std::int64_t columns);  ///< the same for one row
-void multiply_row_u8_s8(const Tile& tile, std::int64_t columns);
-void multiply_row_f32(const Tile& tile, std::int64_t columns);
+void multiply_few_s8_u8(const Tile& tile, std::int64_t columns);  ///< the same for up to kFewRows rows
+void multiply_few_u8_s8(const Tile& tile, std::int64_t columns);
+void multiply_few_qk_f32(const Tile& tile, std::int64_t columns);
+void multiply_few_pv_f32(const Tile& tile, std::int64_t columns);
 
 }  // namespace octet::cpu::avx512

@@ -121,15 +121,22 @@ __m512i broadcast(const std::byte* group) {
   return _mm512_set1_epi32(bits);
 }
 
-template <class Op, int kTileRows, int kTileColumns>
+/// note: into L2. Into L1, whose lines are as many as a key block's K and V, decode took 1.2 to 1.3 times as
+/// long (Zen 4).
+void fetch(const std::byte* line) { _mm_prefetch(line, _MM_HINT_T1); }
+
+/// kAhead: lines that are fetched with each step.
+template <class Op, int kTileRows, int kTileColumns, int kAhead = 0>
 __attribute__((noinline)) void narrow(const Tile& t) {
   __m512i sum[kTileRows][kTileColumns];
 #pragma GCC unroll 8
   for (int r = 0; r < kTileRows; ++r)
 #pragma GCC unroll 8
     for (int c = 0; c < kTileColumns; ++c) sum[r][c] = _mm512_set1_epi32(t.start[r]);
-  const std::byte *a = t.a, *b = t.b;
-  for (std::int64_t s = 0; s < t.steps; ++s, a += 4, b += t.b_step) {
+  const std::byte *a = t.a, *b = t.b, *ahead = t.ahead;
+  for (std::int64_t s = 0; s < t.steps; ++s, a += 4, b += t.b_step, ahead += kAhead * kVector) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kAhead; ++i) fetch(ahead + i * kVector);
     __m512i column[kTileColumns];
 #pragma GCC unroll 8
     for (int c = 0; c < kTileColumns; ++c) column[c] = _mm512_loadu_si512(b + c * t.b_column);
@@ -185,10 +192,116 @@ std::int64_t all_and_fold(const TilesToOut& tiles, const Tile& t, const TileFold
   return tiled;
 }
 
+// Few rows wait for `b`, which comes from memory where keys are many. They read it line after line in the
+// order of its addresses, which the processor fetches ahead by itself, and ask for a line of what comes after
+// it beside each of its own: the softmax between the two products would let memory rest.
+
+/// Sums that are made at a time, at least: the instruction takes 4 cycles, and one begins with each.
+constexpr int kChains = 4;
+
+/// Q K^T of few rows: one column, whose steps lie one after the other. kSums: of a row, which take steps by
+/// turns.
+template <class Op, int kTileRows, int kSums>
+__attribute__((noinline)) void few_column(const Tile& t, const std::byte* b, std::byte* out,
+                                          const std::byte* ahead) {
+  __m512i sum[kTileRows][kSums];
+#pragma GCC unroll 8
+  for (int r = 0; r < kTileRows; ++r) {
+    sum[r][0] = _mm512_set1_epi32(t.start[r]);
+#pragma GCC unroll 8
+    for (int i = 1; i < kSums; ++i) sum[r][i] = _mm512_setzero_si512();
+  }
+  const std::byte* a = t.a;
+  std::int64_t s = 0;
+  for (; s + kSums <= t.steps; s += kSums, a += 4 * kSums)
+#pragma GCC unroll 8
+    for (int i = 0; i < kSums; ++i, b += t.b_step, ahead += kVector) {
+      fetch(ahead);
+      const __m512i groups = _mm512_loadu_si512(b);
+#pragma GCC unroll 8
+      for (int r = 0; r < kTileRows; ++r)
+        sum[r][i] = Op::multiply(sum[r][i], broadcast(a + r * t.a_row + 4 * i), groups);
+    }
+  for (; s < t.steps; ++s, a += 4, b += t.b_step) {
+    const __m512i groups = _mm512_loadu_si512(b);
+#pragma GCC unroll 8
+    for (int r = 0; r < kTileRows; ++r)
+      sum[r][0] = Op::multiply(sum[r][0], broadcast(a + r * t.a_row), groups);
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kTileRows; ++r) {
+    __m512i all = sum[r][0];
+#pragma GCC unroll 8
+    for (int i = 1; i < kSums; ++i) all = _mm512_add_epi32(all, sum[r][i]);
+    _mm512_storeu_si512(out + r * t.out_row, all);
+  }
+}
+
+template <class Op, int kTileRows>
+void few_qk_rows(Tile t, std::int64_t columns) {
+  constexpr int kPerRow = (kChains + kTileRows - 1) / kTileRows;
+  if constexpr (Op::kAnyOrder) {
+    const std::byte *b = t.b, *ahead = t.ahead;
+    std::byte* out = t.out;
+    for (std::int64_t c = 0; c < columns; ++c) {
+      few_column<Op, kTileRows, kPerRow>(t, b, out, ahead);
+      b += t.b_column, out += kVector, ahead += t.steps * kVector;
+    }
+  } else {
+    // Sums of floats are in one order, whatever the number of rows: the chains are columns.
+    for (; columns >= kPerRow; columns -= kPerRow, t = after(t, kPerRow)) {
+      narrow<Op, kTileRows, kPerRow, kPerRow>(t);
+      t.ahead += kPerRow * t.steps * kVector;
+    }
+    tail<Op, kTileRows>(t, columns);
+  }
+}
+
 template <class Op>
-void row(Tile t, std::int64_t columns) {
-  for (; columns >= kColumns; columns -= kColumns, t = after(t, kColumns)) narrow<Op, 1, kColumns>(t);
-  tail<Op, 1>(t, columns);
+void few_qk(const Tile& t, std::int64_t columns) {
+  static_assert(kFewRows == 4, "a case for each");
+  switch (t.rows) {
+    case 1:
+      return few_qk_rows<Op, 1>(t, columns);
+    case 2:
+      return few_qk_rows<Op, 2>(t, columns);
+    case 3:
+      return few_qk_rows<Op, 3>(t, columns);
+    default:
+      return few_qk_rows<Op, 4>(t, columns);
+  }
+}
+
+/// P V of one or two rows, in kPasses for all rows: the columns of a step lie one after the other, and eight
+/// of two rows are 16 sums.
+template <class Op, int kTileRows, int kPasses>
+void few_pv_rows(Tile t, std::int64_t columns) {
+  constexpr int kWide = 8, kAhead = kWide / kPasses;
+  for (; columns >= kWide; columns -= kWide, t = after(t, kWide)) {
+    narrow<Op, kTileRows, kWide, kAhead>(t);
+    t.ahead += t.steps * kAhead * kVector;
+  }
+  if (columns >= kColumns) {
+    narrow<Op, kTileRows, kColumns, kAhead * kColumns / kWide>(t);
+    columns -= kColumns, t = after(t, kColumns);
+  }
+  tail<Op, kTileRows>(t, columns);
+}
+
+template <class Op, int kPasses>
+void few_pv_passes(Tile t, std::int64_t columns) {
+  for (; t.rows >= 2; t.rows -= 2) {
+    few_pv_rows<Op, 2, kPasses>(t, columns);
+    t.a += 2 * t.a_row, t.out += 2 * t.out_row, t.start += 2;
+    t.ahead += t.steps * columns / kPasses * kVector;
+  }
+  if (t.rows > 0) few_pv_rows<Op, 1, kPasses>(t, columns);
+}
+
+template <class Op>
+void few_pv(const Tile& t, std::int64_t columns) {
+  static_assert(kFewRows == 4, "two passes at most");
+  (t.rows > 2 ? few_pv_passes<Op, 2> : few_pv_passes<Op, 1>)(t, columns);
 }
 
 }  // namespace

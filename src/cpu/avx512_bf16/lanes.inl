@@ -12,13 +12,14 @@ struct Isa512Bf16 : Isa512 {
   /// Schemes with a product of such operands; others are the same on avx512_vnni.
   template <class S>
   static constexpr bool kHas = S::kQk == Operand::bf16 || S::kP == Operand::bf16;
-  static constexpr Products kHalves{
-      Element::bf16,
-      Element::bf16,
-      Element::bf16,
-      Element::bf16,
-      {avx512::multiply_bf16, avx512::multiply_bf16, avx512::multiply_row_bf16, avx512::multiply_row_bf16},
-      avx512::multiply_bf16_and_fold};
+  static constexpr Products kHalves{Element::bf16,
+                                    Element::bf16,
+                                    Element::bf16,
+                                    Element::bf16,
+                                    {avx512::multiply_bf16, avx512::multiply_bf16,
+                                     avx512::multiply_few_qk_bf16, avx512::multiply_few_pv_bf16},
+                                    avx512::kFewRows,
+                                    avx512::multiply_bf16_and_fold};
   using Approximate = HalvesSoftmax;
   /// Codes are numbers that bf16 holds.
   static void store_halves(std::byte* at, Lane::F32 codes) {

@@ -8,6 +8,7 @@ namespace octet::cpu::avx512 {
 // operands and of sums, counts as 0.
 void multiply_bf16(const Tile& tile, std::int64_t columns);
 std::int64_t multiply_bf16_and_fold(const Tile& tile, const TileFold& fold, std::int64_t columns);
-void multiply_row_bf16(const Tile& tile, std::int64_t columns);  ///< the same for one row
+void multiply_few_qk_bf16(const Tile& tile, std::int64_t columns);
+void multiply_few_pv_bf16(const Tile& tile, std::int64_t columns);
 
 }  // namespace octet::cpu::avx512
