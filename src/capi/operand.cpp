@@ -205,12 +205,15 @@ Status dequantize(const octet_quantized_tensor* in, const octet_packing* packing
   if (!s.ok()) return s.status();
   const auto [b, h, t, dim] = x.codes.shape;
   const std::int64_t per_head = std::max<std::int64_t>(packed(s.value()), 1);
+  if (x.tokens_per_scale < 0 || x.tokens_per_scale > kMaxAxis || x.channels_per_scale < 0 ||
+      x.channels_per_scale > kMaxAxis)
+    return broken("x->tokens_per_scale, channels_per_scale",
+                  std::to_string(x.tokens_per_scale) + ", " + std::to_string(x.channels_per_scale),
+                  "both must be 0 to 2147483647", "pass what octet_quantize wrote");
+  if (!has_codes(x.codes.dtype) && x.scales.data)
+    return broken("x->scales.data", "not NULL", name_of(x.codes.dtype) + " numbers have no scales",
+                  "set it to NULL, or pass the codes that the scales belong to");
   if (has_codes(x.codes.dtype)) {
-    if (x.tokens_per_scale < 0 || x.tokens_per_scale > kMaxAxis || x.channels_per_scale < 0 ||
-        x.channels_per_scale > kMaxAxis)
-      return broken("x->tokens_per_scale, channels_per_scale",
-                    std::to_string(x.tokens_per_scale) + ", " + std::to_string(x.channels_per_scale),
-                    "both must be 0 to 2147483647", "pass what octet_quantize wrote");
     const std::int64_t groups = Sequences::groups(t, x.tokens_per_scale, packed(s.value()));
     const std::int64_t channels =
         x.channels_per_scale ? (dim + x.channels_per_scale - 1) / x.channels_per_scale : 1;

@@ -87,6 +87,34 @@ TEST(Operand, DequantisedValuesAreNearTheInput) {
   }
 }
 
+TEST(Operand, PlainNumbersWithScalesOrGroupsAreRefused) {
+  Tensor x({1, 2, 3, 8}), back(x.shape);
+  const octet_tensor out = abi::to_c(back.view());
+  const std::int32_t cu_seqlens[] = {0, 1, 3};
+  const octet_packing packing{2, cu_seqlens};
+  const auto expect = [&](const octet_quantized_tensor& codes, octet_status status, const char* argument) {
+    EXPECT_EQ(octet_dequantize(&codes, &packing, &out, nullptr), status);
+    if (status == OCTET_OK) return;
+    EXPECT_NE(std::string(octet_last_error()).find(argument), std::string::npos) << octet_last_error();
+  };
+  octet_quantized_tensor plain{};
+  plain.codes = abi::to_c(x.view());
+  expect(plain, OCTET_OK, "");
+  EXPECT_EQ(back.data, x.data);
+  for (const std::int64_t group : {INT64_MIN, std::int64_t{-1}, INT64_MAX}) {
+    octet_quantized_tensor wrong = plain;
+    wrong.tokens_per_scale = group;
+    expect(wrong, OCTET_INVALID_ARGUMENT, "x->tokens_per_scale");
+    wrong = plain;
+    wrong.channels_per_scale = group;
+    expect(wrong, OCTET_INVALID_ARGUMENT, "channels_per_scale");
+  }
+  octet_quantized_tensor scaled = plain;
+  float scale = 1;
+  scaled.scales.data = &scale;
+  expect(scaled, OCTET_INVALID_ARGUMENT, "x->scales.data");
+}
+
 TEST(Operand, TensorBytesCountsTheLastElement) {
   octet_tensor x = abi::to_c(view_bhsd(nullptr, DType::f16, {2, 3, 5, 7}));
   EXPECT_EQ(octet_tensor_bytes(&x), 2 * 3 * 5 * 7 * 2);
