@@ -19,6 +19,7 @@
 #include "cpu/integer_rows.inl"
 #include "cpu/kernel.h"
 #include "cpu/non_finite.inl"
+#include "cpu/outputs.inl"
 #include "cpu/parts.inl"
 #include "cpu/rows.inl"
 #include "cpu/tile.h"
@@ -38,13 +39,11 @@ template <class S, class Isa>
 class RowsNest {
   using L = typename Isa::Lane;
   using F32 = typename L::F32;
-  using I32 = typename L::I32;
-  using PvAcc = typename S::PvAcc;
   using Out = typename S::Out;
   using Channel = typename S::Channel;
   using State = typename S::State;
-  using Step = typename S::Step;
   using Row = typename S::Row;
+  using Outputs = RowOutputs<S, Isa>;
   using Group = RowGroup<S, Isa>;
   using ThisVisit = Visit<S, Isa>;
 
@@ -55,8 +54,6 @@ class RowsNest {
   static_assert(kQk.few == kPv.few, "rows are few for both products or for none");
   static constexpr bool kPBias = kBiasesP<S, Isa>;
   static constexpr std::int64_t kPBytes = kPBytesOf<S, Isa>;
-  /// Whether outputs are bins of 64-bit sums that a block's sums are added to.
-  static constexpr bool kWideFold = requires { typename S::Into; };
 
   static std::int64_t groups(std::int64_t rows) { return (rows + kRows - 1) / kRows; }
 
@@ -100,10 +97,7 @@ class RowsNest {
       all_.first = call_.first[r] > all_.first ? call_.first[r] : all_.first;
       all_.last = call_.last[r] < all_.last ? call_.last[r] : all_.last;
     }
-    if constexpr (kWideFold) {
-      const bool one = least / key_block == (most - 1) / key_block && !call_.parts.state;
-      only_ = one ? reinterpret_cast<std::byte*>(out_) : nullptr;
-    }
+    if (least / key_block == (most - 1) / key_block && !call_.parts.state) outputs_.expect_one_block();
     for (std::int64_t b = least / key_block; b * key_block < most; ++b) {
       const std::int64_t begin = b * key_block, end = begin + key_block < tokens ? begin + key_block : tokens;
       OpenBlock<S> block = open_block(b, begin, end);
@@ -115,7 +109,8 @@ class RowsNest {
   /// The end of rows whose keys were cut into parts: merged in the order of the keys.
   void merge() {
     for (std::int64_t p = 1; p < call_.parts.count; ++p)
-      RowParts<S, Isa>::merge(call_, {groups_, out_}, states_at(call_.parts.state + p * call_.parts.stride));
+      RowParts<S, Isa>::merge(call_, {groups_, outputs_.of_group(0)},
+                              states_at(call_.parts.state + p * call_.parts.stride));
     end_rows();
   }
 
@@ -124,7 +119,7 @@ class RowsNest {
                                    std::conditional_t<kFixed, FixedRows<S, Isa>, NoWords>>;
 
   __attribute__((noinline)) void end_rows() const {
-    RowEnds<S, Isa>(call_, scheme_, channel_).end({groups_, out_, only_});
+    RowEnds<S, Isa>(call_, scheme_, outputs_.channel()).end({groups_, outputs_.of_group(0), outputs_.only()});
   }
 
   struct Layout {
@@ -162,11 +157,10 @@ class RowsNest {
         memory_(memory(call, at)),
         wide_(NestContext<S, Isa>{call_, scheme_, bias_, memory_}),
         non_finite_(NestContext<S, Isa>{call_, scheme_, bias_, memory_}, call.scratch + at.non_finite),
-        words_(NestContext<S, Isa>{call_, scheme_, bias_, memory_}) {
-    const RowStates<S, Isa> states = states_at(call.parts.state ? call.parts.state : call.scratch);
-    groups_ = states.groups, out_ = states.out;
-    channel_ = reinterpret_cast<Channel*>(call.scratch + at.channel);
-  }
+        words_(NestContext<S, Isa>{call_, scheme_, bias_, memory_}),
+        groups_(states().groups),
+        outputs_(NestContext<S, Isa>{call_, scheme_, bias_, memory_}, states().out,
+                 reinterpret_cast<Channel*>(call.scratch + at.channel)) {}
 
   static GroupMemory memory(const RowsCall& call, const Layout& at) {
     const std::int64_t n = padded(call.prepare.key_block);
@@ -182,6 +176,9 @@ class RowsNest {
             reinterpret_cast<float*>(call.scratch + at.level)};
   }
 
+  RowStates<S, Isa> states() const {
+    return states_at(call_.parts.state ? call_.parts.state : call_.scratch);
+  }
   RowStates<S, Isa> states_at(std::byte* state) const {
     const Layout at = layout(call_.rows, 0, call_.dim_v);
     return {reinterpret_cast<Group*>(state + at.groups), reinterpret_cast<Out*>(state + at.out)};
@@ -219,16 +216,7 @@ class RowsNest {
         }
       }
     }
-    fill_channels(nullptr);
-  }
-
-  /// The factors of a fold; v: V's scales there, or null for 1.
-  void fill_channels(const float* v) {
-    for (std::int64_t c = 0; c < call_.dim_v / kLanes; ++c) {
-      ChannelScales<L> scales;
-      if (v) scales.v = load<F32>(reinterpret_cast<const std::byte*>(v + c * kLanes));
-      channel_[c] = scheme_.channel(scales);
-    }
+    outputs_.fill_channels(nullptr);
   }
 
   OpenBlock<S> open_block(std::int64_t index, std::int64_t begin, std::int64_t end) {
@@ -239,7 +227,7 @@ class RowsNest {
       block.constants = scheme_.block(head.block_k_scale[index], head.block_v_largest[index]);
     else
       block.constants = scheme_.block(head.block_k_scale[index]);
-    if (head.block_channel) fill_channels(head.block_channel + index * call_.dim_v);
+    if (head.block_channel) outputs_.fill_channels(head.block_channel + index * call_.dim_v);
     return block;
   }
 
@@ -248,7 +236,7 @@ class RowsNest {
     ThisVisit visit;
     if (!begin(visit, block, g)) return;
     if constexpr (kFixed) {
-      if (few(visit)) words_.fetch_constants(visit);
+      if (few_rows(visit)) words_.fetch_constants(visit);
     }
     multiply_qk(visit);
     softmax(visit);
@@ -305,24 +293,21 @@ class RowsNest {
   }
 
   const Multiplies& qk() const { return is_float(S::kQk) ? kQk.multiply : *call_.code_products; }
-  const Multiplies& pv() const { return is_float(S::kP) ? kPv.multiply : *call_.code_products; }
-  /// Whether the visit's rows are so few that its products may wait for K and V.
-  static bool few(const ThisVisit& visit) { return visit.live <= kQk.few; }
   const std::byte* k_at(std::int64_t key) const {
     return call_.head.k + key / kLanes * call_.dim_groups * kVector;
   }
 
   void multiply_qk(ThisVisit& visit) {
     if constexpr (kFixed && Isa::kToWords != nullptr) {
-      if (visit.form == Form::words && !few(visit) && !bias_.any()) multiply_qk_to_words(visit);
+      if (visit.form == Form::words && !few_rows(visit) && !bias_.any()) multiply_qk_to_words(visit);
     }
     if constexpr (kIntegerWords && kQk.qk_with_largest != nullptr) {
-      if (visit.form == Form::words && !few(visit) && !bias_.any()) multiply_qk_with_largest(visit);
+      if (visit.form == Form::words && !few_rows(visit) && !bias_.any()) multiply_qk_with_largest(visit);
     }
     const std::int64_t low = visit.low + visit.words_made + visit.compared;
     if (low >= visit.high) return;
     std::int32_t start[kRows];
-    (few(visit) ? qk().qk_few : qk().qk)(qk_tile(visit, low, start), (visit.high - low) / kLanes);
+    (few_rows(visit) ? qk().qk_few : qk().qk)(qk_tile(visit, low, start), (visit.high - low) / kLanes);
   }
 
   /// Words of the softmax straight from the tiles, for so many keys as whole tiles hold.
@@ -380,110 +365,8 @@ class RowsNest {
 
   /// P V into the rows' outputs.
   void multiply_pv(const ThisVisit& visit) {
-    constexpr std::int64_t kGroup = group_elements(kPv.v);
-    static constexpr std::int32_t kZeros[kRows] = {};
-    const std::int64_t row = 4 * call_.dim_v;  // bytes of V's groups of one step
-    Tile tile{memory_.p + visit.low * kPBytes,
-              memory_.p_row,
-              visit.block.v + visit.low / kGroup * row,
-              row,
-              kVector,
-              (round_up(visit.last, kGroup) - visit.low) / kGroup,
-              kZeros,
-              memory_.sums,
-              memory_.sums_row,
-              visit.live,
-              k_at(visit.block.next)};
-    const std::int64_t columns = call_.dim_v / kLanes;
-    if constexpr (kWideFold) {
-      static_assert(!kPBias, "sums are taken as they are");
-      if (only_) {
-        tile.out = only_ + 4 * visit.group * kRows * call_.dim_v, tile.out_row = 4 * call_.dim_v;
-        return (few(visit) ? pv().pv_few : pv().pv)(tile, columns);
-      }
-      make_room(visit);
-    }
-    const std::int64_t done = few(visit) ? 0 : multiply_and_fold(visit, tile);
-    if (done < columns) {
-      tile.b += done * kVector;
-      (few(visit) ? pv().pv_few : pv().pv)(tile, columns - done);
-      fold(visit, done);
-    }
-    non_finite_.add(visit, out_ + visit.group * kRows * columns);
-  }
-
-  /// Folds so many columns as whole tiles hold where their sums are; returns how many.
-  std::int64_t multiply_and_fold(const ThisVisit& visit, const Tile& tile) {
-    if constexpr (requires { S::kPlainFold; } && kPv.pv_and_fold != nullptr) {
-      if (call_.head.block_channel) return 0;
-      if (visit.before && (visit.seen & ~visit.before)) return 0;  // some rows have no outputs yet
-      alignas(64) float decay[kLanes], factor[kLanes];
-      L::store(decay, visit.step[0].decay);
-      L::store(factor, visit.step[0].factor);
-      for (std::int64_t r = 0; r < kRows; ++r)
-        if (!(visit.seen >> r & 1)) decay[r] = 1, factor[r] = 0;
-      Out* const out = out_ + visit.group * kRows * call_.dim_v / kLanes;
-      const TileFold fold{visit.before ? decay : nullptr, factor, reinterpret_cast<std::byte*>(out),
-                          4 * call_.dim_v};
-      return kPv.pv_and_fold(tile, fold, call_.dim_v / kLanes);
-    } else if constexpr (kWideFold && kPv.pv_wide != nullptr) {
-      std::int64_t factor[kRows];
-      std::byte* bin[kRows];
-      Out* const out = out_ + visit.group * kRows * call_.dim_v / kLanes;
-      for (std::int64_t r = 0; r < kRows; ++r) {
-        const bool sees = visit.seen >> r & 1;
-        const auto into = sees ? scheme_.into(visit.step[r]) : typename S::Into{};
-        factor[r] = into.factor;
-        bin[r] = reinterpret_cast<std::byte*>(&out[r * call_.dim_v / kLanes].bin[into.bin]);
-      }
-      const TileWide wide{visit.before ? TileWide::What::add : TileWide::What::set, factor, bin, sizeof(Out)};
-      return kPv.pv_wide(tile, wide, call_.dim_v / kLanes);
-    } else {
-      return 0;
-    }
-  }
-
-  /// Prepares the outputs of rows for sums of the block, unless all of them are set.
-  void make_room(const ThisVisit& visit) {
-    const std::int64_t columns = call_.dim_v / kLanes;
-    for (std::int64_t r = 0; r < visit.live && visit.before; ++r) {
-      if (!(visit.seen >> r & 1) || !scheme_.into(visit.step[r]).opens) continue;
-      Out* out = out_ + (visit.group * kRows + r) * columns;
-      for (std::int64_t c = 0; c < columns; ++c) scheme_.make_room(out[c], visit.step[r]);
-    }
-  }
-
-  /// The sums of P V of columns from `first` into the rows' outputs.
-  void fold(const ThisVisit& visit, std::int64_t first) {
-    const std::int64_t columns = call_.dim_v / kLanes;
-    for (std::int64_t r = 0; r < visit.live; ++r) {
-      if (!(visit.seen >> r & 1)) continue;
-      Out* out = out_ + (visit.group * kRows + r) * columns;
-      const std::byte* sums = memory_.sums + r * memory_.sums_row;
-      Step step;
-      if constexpr (kRowLanes)
-        step = row_of<L>(visit.step[0], r);
-      else
-        step = visit.step[r];
-      [[maybe_unused]] const bool fresh = !(visit.before >> r & 1);
-      for (std::int64_t c = first; c < columns; ++c) {
-        PvAcc pv = load<PvAcc>(sums + (c - first) * kVector);
-        if constexpr (kPBias)
-          pv -= 128 * load<I32>(reinterpret_cast<const std::byte*>(
-                          call_.head.block_v_sum + visit.block.index * call_.dim_v + c * kLanes));
-        if constexpr (kWideFold) {
-          const auto into = scheme_.into(step);
-          auto& bin = out[c].bin[into.bin];
-          const auto term = L::mul_wide(pv, into.factor);
-          bin = visit.before ? L::add_i64(bin, term) : term;
-        } else if (fresh) {
-          Out nothing{};
-          out[c] = scheme_.fold(nothing, pv, step, channel_[c]);
-        } else {
-          scheme_.fold(out[c], pv, step, channel_[c]);
-        }
-      }
-    }
+    outputs_.multiply(visit, k_at(visit.block.next));
+    non_finite_.add(visit, outputs_.of_group(visit.group));
   }
 
   const RowsCall& call_;
@@ -493,11 +376,9 @@ class RowsNest {
   const WideSoftmax<S, Isa> wide_;
   NonFiniteValues<S, Isa> non_finite_;
   Words words_;
-  Group* groups_;
-  Out* out_;
-  std::byte* only_ = nullptr;  ///< RowStates::only
-  Channel* channel_;           ///< factors of a fold in lanes, then of the end
-  KeySpan all_{};              ///< keys that every row sees
+  Group* const groups_;
+  Outputs outputs_;
+  KeySpan all_{};  ///< keys that every row sees
 };
 
 }  // namespace

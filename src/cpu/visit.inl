@@ -67,6 +67,12 @@ struct Visit {
   typename S::Step step[RowGroup<S, Isa>::kSets];
 };
 
+/// Whether the rows are so few that their products may wait for K and V.
+template <class S, class Isa>
+bool few_rows(const Visit<S, Isa>& visit) {
+  return visit.live <= products_of<Isa>(S::kP).few;
+}
+
 /// Where the parts of a call's scratch are that a group of rows works in. [row][key] or [row][channel].
 struct GroupMemory {
   std::byte *score, *words, *p, *sums;

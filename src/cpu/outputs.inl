@@ -1,0 +1,179 @@
+// P V and the fold of its sums into the rows' outputs; part of attend.inl's nest.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/kernel.h"
+#include "cpu/rows.inl"
+#include "cpu/tile.h"
+#include "cpu/visit.inl"
+
+namespace octet::cpu {
+namespace {
+
+template <class S, class Isa>
+class RowOutputs {
+  using L = typename Isa::Lane;
+  using F32 = typename L::F32;
+  using I32 = typename L::I32;
+  using PvAcc = typename S::PvAcc;
+  using Out = typename S::Out;
+  using Channel = typename S::Channel;
+  using Step = typename S::Step;
+  using ThisVisit = Visit<S, Isa>;
+
+  static constexpr std::int64_t kLanes = Isa::kLanes, kRows = Isa::kRows;
+  static constexpr std::int64_t kVector = kMemberBytes<L>;
+  static constexpr bool kRowLanes = S::kRowLanes;
+  static constexpr Products kPv = products_of<Isa>(S::kP);
+  static constexpr bool kPBias = kBiasesP<S, Isa>;
+  static constexpr std::int64_t kPBytes = kPBytesOf<S, Isa>;
+  /// Whether outputs are bins of 64-bit sums that a block's sums are added to.
+  static constexpr bool kWideFold = requires { typename S::Into; };
+
+ public:
+  /// out: [row][vector of channels]; channel: room for the factors of a call's channels.
+  RowOutputs(const NestContext<S, Isa>& nest, Out* out, Channel* channel)
+      : call_(nest.call), scheme_(nest.scheme), memory_(nest.memory), out_(out), channel_(channel) {}
+
+  /// Outputs of a group's first row and those after it.
+  Out* of_group(std::int64_t group) const { return out_ + group * kRows * call_.dim_v / kLanes; }
+  /// RowStates::only.
+  const std::byte* only() const { return only_; }
+  /// Factors of a fold in lanes, then of the end.
+  Channel* channel() const { return channel_; }
+
+  /// All rows see keys of one block alone: where outputs are bins, its sums are kept in their place.
+  void expect_one_block() {
+    if constexpr (kWideFold) only_ = reinterpret_cast<std::byte*>(out_);
+  }
+
+  /// The factors of a fold; v: V's scales there, or null for 1.
+  void fill_channels(const float* v) {
+    for (std::int64_t c = 0; c < call_.dim_v / kLanes; ++c) {
+      ChannelScales<L> scales;
+      if (v) scales.v = load<F32>(reinterpret_cast<const std::byte*>(v + c * kLanes));
+      channel_[c] = scheme_.channel(scales);
+    }
+  }
+
+  /// P V into the rows' outputs; next: memory that is read soon after.
+  void multiply(const ThisVisit& visit, const std::byte* next) {
+    constexpr std::int64_t kGroup = group_elements(kPv.v);
+    static constexpr std::int32_t kZeros[kRows] = {};
+    const std::int64_t row = 4 * call_.dim_v;  // bytes of V's groups of one step
+    Tile tile{memory_.p + visit.low * kPBytes,
+              memory_.p_row,
+              visit.block.v + visit.low / kGroup * row,
+              row,
+              kVector,
+              (round_up(visit.last, kGroup) - visit.low) / kGroup,
+              kZeros,
+              memory_.sums,
+              memory_.sums_row,
+              visit.live,
+              next};
+    const std::int64_t columns = call_.dim_v / kLanes;
+    if constexpr (kWideFold) {
+      static_assert(!kPBias, "sums are taken as they are");
+      if (only_) {
+        tile.out = only_ + 4 * visit.group * kRows * call_.dim_v, tile.out_row = 4 * call_.dim_v;
+        return (few_rows(visit) ? pv().pv_few : pv().pv)(tile, columns);
+      }
+      make_room(visit);
+    }
+    const std::int64_t done = few_rows(visit) ? 0 : multiply_and_fold(visit, tile);
+    if (done < columns) {
+      tile.b += done * kVector;
+      (few_rows(visit) ? pv().pv_few : pv().pv)(tile, columns - done);
+      fold(visit, done);
+    }
+  }
+
+ private:
+  const Multiplies& pv() const { return is_float(S::kP) ? kPv.multiply : *call_.code_products; }
+
+  /// Folds so many columns as whole tiles hold where their sums are; returns how many.
+  std::int64_t multiply_and_fold(const ThisVisit& visit, const Tile& tile) {
+    if constexpr (requires { S::kPlainFold; } && kPv.pv_and_fold != nullptr) {
+      if (call_.head.block_channel) return 0;
+      if (visit.before && (visit.seen & ~visit.before)) return 0;  // some rows have no outputs yet
+      alignas(64) float decay[kLanes], factor[kLanes];
+      L::store(decay, visit.step[0].decay);
+      L::store(factor, visit.step[0].factor);
+      for (std::int64_t r = 0; r < kRows; ++r)
+        if (!(visit.seen >> r & 1)) decay[r] = 1, factor[r] = 0;
+      Out* const out = of_group(visit.group);
+      const TileFold fold{visit.before ? decay : nullptr, factor, reinterpret_cast<std::byte*>(out),
+                          4 * call_.dim_v};
+      return kPv.pv_and_fold(tile, fold, call_.dim_v / kLanes);
+    } else if constexpr (kWideFold && kPv.pv_wide != nullptr) {
+      std::int64_t factor[kRows];
+      std::byte* bin[kRows];
+      Out* const out = of_group(visit.group);
+      for (std::int64_t r = 0; r < kRows; ++r) {
+        const bool sees = visit.seen >> r & 1;
+        const auto into = sees ? scheme_.into(visit.step[r]) : typename S::Into{};
+        factor[r] = into.factor;
+        bin[r] = reinterpret_cast<std::byte*>(&out[r * call_.dim_v / kLanes].bin[into.bin]);
+      }
+      const TileWide wide{visit.before ? TileWide::What::add : TileWide::What::set, factor, bin, sizeof(Out)};
+      return kPv.pv_wide(tile, wide, call_.dim_v / kLanes);
+    } else {
+      return 0;
+    }
+  }
+
+  /// Prepares the outputs of rows for sums of the block, unless all of them are set.
+  void make_room(const ThisVisit& visit) {
+    const std::int64_t columns = call_.dim_v / kLanes;
+    for (std::int64_t r = 0; r < visit.live && visit.before; ++r) {
+      if (!(visit.seen >> r & 1) || !scheme_.into(visit.step[r]).opens) continue;
+      Out* out = of_group(visit.group) + r * columns;
+      for (std::int64_t c = 0; c < columns; ++c) scheme_.make_room(out[c], visit.step[r]);
+    }
+  }
+
+  /// The sums of P V of columns from `first` into the rows' outputs.
+  void fold(const ThisVisit& visit, std::int64_t first) {
+    const std::int64_t columns = call_.dim_v / kLanes;
+    for (std::int64_t r = 0; r < visit.live; ++r) {
+      if (!(visit.seen >> r & 1)) continue;
+      Out* out = of_group(visit.group) + r * columns;
+      const std::byte* sums = memory_.sums + r * memory_.sums_row;
+      Step step;
+      if constexpr (kRowLanes)
+        step = row_of<L>(visit.step[0], r);
+      else
+        step = visit.step[r];
+      [[maybe_unused]] const bool fresh = !(visit.before >> r & 1);
+      for (std::int64_t c = first; c < columns; ++c) {
+        PvAcc pv = load<PvAcc>(sums + (c - first) * kVector);
+        if constexpr (kPBias)
+          pv -= 128 * load<I32>(reinterpret_cast<const std::byte*>(
+                          call_.head.block_v_sum + visit.block.index * call_.dim_v + c * kLanes));
+        if constexpr (kWideFold) {
+          const auto into = scheme_.into(step);
+          auto& bin = out[c].bin[into.bin];
+          const auto term = L::mul_wide(pv, into.factor);
+          bin = visit.before ? L::add_i64(bin, term) : term;
+        } else if (fresh) {
+          Out nothing{};
+          out[c] = scheme_.fold(nothing, pv, step, channel_[c]);
+        } else {
+          scheme_.fold(out[c], pv, step, channel_[c]);
+        }
+      }
+    }
+  }
+
+  const RowsCall& call_;
+  const S& scheme_;
+  const GroupMemory& memory_;
+  Out* const out_;
+  Channel* const channel_;
+  std::byte* only_ = nullptr;
+};
+
+}  // namespace
+}  // namespace octet::cpu
