@@ -111,13 +111,16 @@ void add_ratios(const StoredRun& run, std::vector<CpuBar>& bars) {
                            speed(run, {"vit-b", kInt8}) / speed(run, {"vit-b", "f32"})));
 }
 
+/// Keys of decode lie in a cache, which has no scale a block.
+const char* int8_of(const std::string& workload) { return workload.starts_with("decode") ? kCached : kInt8; }
+
 /// The nearest of all peers, shape by shape.
 void add_peers(const StoredRun& run, std::vector<CpuBar>& bars) {
   double least = std::nan("");
   std::string where;
   for (const std::string& w : run.names("workload", StoredRun::Side::octet)) {
     for (const std::string& peer : run.names("variant", StoredRun::Side::peer, w)) {
-      const double ratio = speed(run, {w, kInt8}) / speed(run, {w, peer});
+      const double ratio = speed(run, {w, int8_of(w)}) / speed(run, {w, peer});
       if (!std::isfinite(ratio) || !(std::isnan(least) || ratio < least)) continue;
       least = ratio, where = fmt::format(" (nearest: {}, {})", peer, w);
     }
