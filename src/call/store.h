@@ -43,7 +43,8 @@ class RowWriter {
   }
   /// A row of values. narrow: of an instruction set that the processor has.
   void values(const float* v, std::int64_t count, NarrowRow narrow) const {
-    if (narrows_to(args_.o.dtype) && args_.o.stride[3] == 1)
+    const bool is_half = args_.o.dtype == DType::f16 || args_.o.dtype == DType::bf16;
+    if (is_half && args_.o.stride[3] == 1)
       return narrow(v, count, args_.o.dtype, static_cast<std::uint16_t*>(args_.o.data) + at(args_.o));
     values(v, count);
   }

@@ -25,10 +25,12 @@
 // Where most of a row's codes follow from outputs as floats, a scheme may say how, for kernels that have
 // them: it names a type Rough, and
 //
-//   number[c] = scheme.rough(out[c], state) * scheme.rough_channel(scales of channel c)     NaN: not this
-//   call rough     = scheme.rough_ending(state, largest |number[c]|) o[c]      = number[c] * rough.factor
-//   rounded to an integer, its scale rough.scale, if rough.sure and every
-//               product is closer than kRoughSure to that integer; else the row ends as above
+//   factor[c] = scheme.rough_channel(scales of channel c);  NaN: no row of the call ends so
+//   number[c] = scheme.rough(out[c], state) * factor[c]
+//   rough     = scheme.rough_ending(state, largest |number[c]|)
+//   o[c]      = number[c] * rough.factor to the nearest integer;  its scale = rough.scale
+//
+// if rough.sure and every product is closer than kRoughSure to its integer; else the row ends as above.
 //
 // A scheme whose Out is 64-bit sums in bins may name a type Into: then fold() is also
 //

@@ -102,14 +102,19 @@ OCTET_HD constexpr F32 round_to_e5m2(F32 x) {
   return T::select(a < float_of(kF32Inf), with_sign_of(r, x), x);  // else Inf or NaN
 }
 
+/// Code and sign of x in f16 or e5m2, whose exponents are the same; rounded: x on the format's grid, or Inf.
+template <class Grid, class F32>
+OCTET_HD constexpr auto code_with_inf(F32 x, F32 rounded, int code_bits, std::uint32_t nan) {
+  using T = LaneTraits<F32>;
+  const auto sign = (bits_of(x) & kF32Sign) >> (32 - code_bits);
+  const auto size = Grid::code(T::min(magnitude(rounded), 65536.0f));  // 65536 has the code of Inf
+  return sign | T::select(x != x, nan, size);
+}
+
 /// The 16 bits of x as f16, of one number or a lane each.
 template <class F32>
 OCTET_HD constexpr auto f16_code_from_f32(F32 x) {
-  using T = LaneTraits<F32>;
-  const auto sign = (bits_of(x) & kF32Sign) >> 16;
-  const F32 r = magnitude(round_to_f16(x));
-  const auto finite = F16Grid::code(T::min(r, 65536.0f));  // 65536 has the code of Inf, 0x7c00
-  return sign | T::select(x != x, 0x7e00u, finite);
+  return code_with_inf<F16Grid>(x, round_to_f16(x), 16, 0x7e00u);
 }
 
 OCTET_HD constexpr std::uint16_t f16_from_f32(float x) {
@@ -164,11 +169,7 @@ OCTET_HD constexpr float f32_from_e4m3(std::uint8_t code) {
 /// (0x7b).
 template <class F32>
 OCTET_HD constexpr auto e5m2_code_from_f32(F32 x) {
-  using T = LaneTraits<F32>;
-  const auto sign = (bits_of(x) & kF32Sign) >> 24;
-  const F32 r = magnitude(round_to_e5m2(x));
-  const auto finite = E5M2Grid::code(T::min(r, 65536.0f));  // 65536 has the code of Inf, 0x7c
-  return sign | T::select(x != x, 0x7eu, finite);
+  return code_with_inf<E5M2Grid>(x, round_to_e5m2(x), 8, 0x7eu);
 }
 
 OCTET_HD constexpr std::uint8_t e5m2_from_f32(float x) {

@@ -11,10 +11,6 @@ namespace octet {
 /// written. Compiled once for each instruction set.
 using NarrowRow = void (*)(const float* x, std::int64_t count, DType to, void* out);
 
-constexpr bool narrows_to(DType to) {
-  return to == DType::f16 || to == DType::bf16 || to == DType::e4m3 || to == DType::e5m2;
-}
-
 /// How 32 bits of a lane become a stored element.
 struct AsHalf {
   using Stored = std::uint16_t;

@@ -70,7 +70,7 @@ struct RowKernels {
   /// x * rscale[c], which may be any number, clamped to +-127.
   void (*codes_by_channel)(const FloatRows& x, const float* rscale, std::int8_t* out,
                            std::int64_t out_stride);
-  NarrowRow narrow;
+  NarrowRow narrow;  ///< rows of the float formats
 };
 
 /// Those of the fastest instruction set that this process may use.
