@@ -22,8 +22,10 @@ namespace {
 /// few hundred tokens still has work for several threads.
 constexpr std::int64_t kMostRows = 48;
 
-/// Rows of one unit: equal shares of a sequence, in whole register tiles.
+/// Rows of one unit: equal shares of a sequence, in whole register tiles. A sequence that one more tile ends
+/// (49 tokens of a window) is not cut: what a unit takes beside its rows is half of so short a one.
 std::int64_t block_rows(std::int64_t tokens, std::int64_t tile) {
+  if (tokens <= kMostRows + tile) return std::max(tile, round_up(tokens, tile));
   const std::int64_t shares = (tokens + kMostRows - 1) / kMostRows;
   return shares == 0 ? tile : std::min(kMostRows, round_up((tokens + shares - 1) / shares, tile));
 }
@@ -229,9 +231,9 @@ class Call {
     call.rows = rows, call.dim_groups = groups, call.dim_v = dim_v;
 
     std::byte* q_packed = scratch.take<std::byte>(padded * groups * 4);
-    std::int32_t* q_size = scratch.take<std::int32_t>(padded);
+    std::int32_t* q_size = scratch.take<std::int32_t>(padded + kRowsBeyond);
     std::int32_t* q_sum = scratch.take<std::int32_t>(padded);
-    float* q_scale = scratch.take<float>(padded);
+    float* q_scale = scratch.take<float>(padded + kRowsBeyond);
     std::int64_t* first = scratch.take<std::int64_t>(padded);
     std::int64_t* last = scratch.take<std::int64_t>(padded);
     std::memset(q_packed + rows * groups * 4, 0, static_cast<std::size_t>((padded - rows) * groups * 4));
@@ -240,15 +242,14 @@ class Call {
       const call::HeadOperand q(problem_.args.q, problem_.q, unit.sequence, h);
       q.token_scales(unit.begin, unit.tokens(), q_scale + r);
       packed_.pack_queries(q, unit.begin, unit.tokens(), q_packed + r * groups * 4);
-      for (std::int64_t token = unit.begin; token < unit.end; ++token, ++r) {
-        const call::KeyRange seen = call::sees_all(d) ? keys : visible(unit, token);
-        first[r] = std::max(seen.begin, keys.begin),
-        last[r] = std::max(first[r], std::min(seen.end, keys.end));
-      }
+      r += unit.tokens();
     }
     packed_.sum_queries(q_packed, padded, {q_sum, q_size});
-    for (; r < padded; ++r)
-      q_scale[r] = q_scale[rows - 1], first[r] = first[rows - 1], last[r] = last[rows - 1];
+    std::fill(q_scale + rows, q_scale + padded + kRowsBeyond, q_scale[rows - 1]);
+    std::fill(q_size + padded, q_size + padded + kRowsBeyond, 0);
+    see(unit, keys, first, last, call);
+    std::fill(first + rows, first + padded, first[rows - 1]);
+    std::fill(last + rows, last + padded, last[rows - 1]);
     call.q = q_packed, call.q_size = q_size, call.q_sum = q_sum, call.q_scale = q_scale, call.first = first,
     call.last = last;
     call.bias = bias_rows(unit, scratch);
@@ -273,6 +274,26 @@ class Call {
     call.lse = problem_.args.lse.data ? scratch.take<float>(rows) : nullptr;
     call.scratch = scratch.take<std::byte>(nest_.scratch_bytes(rows, d.key_block, dim_v));
     return call;
+  }
+
+  /// Which of `keys` each row sees: first, last and what they span.
+  void see(const Unit& unit, const call::KeyRange& keys, std::int64_t* first, std::int64_t* last,
+           RowsCall& call) const {
+    call.seen_by_any = call.seen_by_all = {keys.begin, keys.end};
+    if (call::sees_all(problem_.desc)) {
+      std::fill_n(first, unit.rows(), keys.begin);
+      std::fill_n(last, unit.rows(), keys.end);
+      return;
+    }
+    KeySpan any{keys.end, 0}, all{0, keys.end};
+    for (std::int64_t r = 0; r < unit.rows(); ++r) {
+      const call::KeyRange seen = visible(unit, unit.begin + r % unit.tokens());
+      first[r] = std::max(seen.begin, keys.begin);
+      last[r] = std::max(first[r], std::min(seen.end, keys.end));
+      any = {std::min(any.first, first[r]), std::max(any.last, last[r])};
+      all = {std::max(all.first, first[r]), std::min(all.last, last[r])};
+    }
+    call.seen_by_any = any, call.seen_by_all = all;
   }
 
   BiasRows bias_rows(const Unit& unit, Scratch& scratch) const {

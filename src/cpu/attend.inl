@@ -89,14 +89,7 @@ class RowsNest {
   __attribute__((noinline)) void part() {
     open();
     const std::int64_t key_block = call_.prepare.key_block, tokens = call_.head.tokens;
-    std::int64_t least = tokens, most = 0;
-    all_ = {0, tokens};
-    for (std::int64_t r = 0; r < call_.rows; ++r) {
-      least = call_.first[r] < least ? call_.first[r] : least;
-      most = call_.last[r] > most ? call_.last[r] : most;
-      all_.first = call_.first[r] > all_.first ? call_.first[r] : all_.first;
-      all_.last = call_.last[r] < all_.last ? call_.last[r] : all_.last;
-    }
+    const std::int64_t least = call_.seen_by_any.first, most = call_.seen_by_any.last;
     if (least / key_block == (most - 1) / key_block && !call_.parts.state) outputs_.expect_one_block();
     for (std::int64_t b = least / key_block; b * key_block < most; ++b) {
       const std::int64_t begin = b * key_block, end = begin + key_block < tokens ? begin + key_block : tokens;
@@ -192,18 +185,12 @@ class RowsNest {
       group.seen = 0;
       group.reach = 0;
       if constexpr (kRowLanes) {
-        float scale[kLanes] = {};
-        for (std::int64_t r = 0; r < kRows; ++r) scale[r] = call_.q_scale[g * kRows + r];
-        F32 lanes;
-        __builtin_memcpy(&lanes, scale, sizeof lanes);
-        group.row[0] = scheme_.row(lanes);
+        group.row[0] = scheme_.row(L::load(call_.q_scale + g * kRows));
         if constexpr (kFixed) {
-          for (std::int64_t r = 0; r < kRows; ++r) {
-            constexpr float kLargestCode = 127;
-            const float reach = lane_of<L>(group.row[0].octaves, r) * kLargestCode *
-                                static_cast<float>(call_.q_size[g * kRows + r]);
-            group.reach = reach > group.reach ? reach : group.reach;
-          }
+          constexpr float kLargestCode = 127;
+          const F32 reach =
+              group.row[0].octaves * kLargestCode * L::to_f32(L::load(call_.q_size + g * kRows));
+          group.reach = reduced(lanes_within<Isa>(0, kRows) ? reach : F32{}, Larger{});
         }
         group.state[0] = State{};
       } else {
@@ -248,7 +235,8 @@ class RowsNest {
     visit.block = block, visit.group = g, visit.form = Form::wide;
     visit.words_made = 0, visit.compared = 0;
     visit.live = call_.rows - g * kRows < kRows ? call_.rows - g * kRows : kRows;
-    if (!bias_.any() && all_.first <= block.begin && block.end <= all_.last) {
+    const KeySpan& all = call_.seen_by_all;
+    if (!bias_.any() && all.first <= block.begin && block.end <= all.last) {
       for (std::int64_t r = 0; r < visit.live; ++r) visit.keys[r] = {0, block.keys()};
       visit.low = 0, visit.high = round_up(block.keys(), kLanes), visit.last = block.keys();
       visit.seen = (1u << visit.live) - 1;
@@ -378,7 +366,6 @@ class RowsNest {
   Words words_;
   Group* const groups_;
   Outputs outputs_;
-  KeySpan all_{};  ///< keys that every row sees
 };
 
 }  // namespace

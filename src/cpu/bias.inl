@@ -16,11 +16,6 @@
 namespace octet::cpu {
 namespace {
 
-/// Keys [first, last) of a key block.
-struct KeySpan {
-  std::int64_t first, last;
-};
-
 /// Which lanes are those of keys [first, last), counted from the first lane's.
 template <class Isa>
 typename Isa::Lane::I32 lanes_within(std::int64_t first, std::int64_t last) {

@@ -26,6 +26,8 @@ class RowEnds {
   static constexpr bool kHasOnly = requires(const S& s, typename S::PvAcc sums, const State& state) {
     s.only(sums, state);
   };
+  /// Whether what all channels of a row share is made for a group's rows at once.
+  static constexpr bool kCloses = requires(const S& s, const State& state) { s.closing(state); };
 
  public:
   /// channel: room for the factors of a call's channels.
@@ -37,6 +39,8 @@ class RowEnds {
     for (std::int64_t c = 0; c < columns_; ++c) channel_[c] = scheme_.channel(channel_scales(c));
     if constexpr (kHasRough)
       end_roughly(states);
+    else if constexpr (kCloses)
+      for (std::int64_t g = 0; g * kRows < call_.rows; ++g) close_group(states, g);
     else
       for (std::int64_t r = 0; r < call_.rows; ++r) end_row(states, r);
     if (call_.lse) fill_lse(states);
@@ -143,6 +147,32 @@ class RowEnds {
     L::store(of_rows, rows_reduced<kRows>(off, Larger{}));
     for (std::int64_t r = 0; r < rows; ++r)
       if (!(rough.sure >> r & 1 && of_rows[r] < S::kRoughSure)) end_row(states, begin + r);
+  }
+
+  void close_group(const RowStates<S, Isa>& states, std::int64_t g) const {
+    const RowGroup<S, Isa>& group = states.groups[g];
+    alignas(64) float closings[kLanes];
+    L::store(closings, scheme_.closing(group.state[0]));
+    for (std::int64_t i = 0, r = g * kRows; i < kRows && r < call_.rows; ++i, ++r) {
+      if (!(group.seen >> i & 1)) {
+        end_empty(r);
+        continue;
+      }
+      const F32 closing = L::broadcast(closings[i]);
+      float* const values = call_.values + r * call_.values_row;
+      const auto write = [&](std::int64_t c, F32 out) {
+        L::store(values + c * kLanes, scheme_.finish(out, closing, channel_[c]));
+      };
+      if constexpr (kHasOnly) {
+        if (const std::byte* sums = only_sums(states, r)) {
+          for (std::int64_t c = 0; c < columns_; ++c)
+            write(c, scheme_.only(load<I32>(sums + kVector * c), group.state[0]));
+          continue;
+        }
+      }
+      const Out* out = states.out + r * columns_;
+      for (std::int64_t c = 0; c < columns_; ++c) write(c, out[c]);
+    }
   }
 
   void end_row(const RowStates<S, Isa>& states, std::int64_t r) const {

@@ -28,8 +28,11 @@ struct FixedSoftmax {
   static constexpr std::int64_t kChunk = 2 * kRun;       ///< keys whose codes are stored together
   static constexpr std::int64_t kPBytes = kPBytesOf<S, Isa>;
 
+  /// What stands for a key that nobody sees: its word is the least.
+  static constexpr float kNoLevel = -0x1p64f;
+
   /// Constants of a key block of `count` keys. Keys beyond, of whose scales there are any numbers to the next
-  /// run, have level 0 and no mass.
+  /// run, are seen by nobody and have no mass.
   static void constants(const KeyConstants& keys, std::int64_t count, std::byte* levels, std::uint16_t* mass,
                         FixedBlock* block) {
     const Extremes k = extremes(keys.k_scale, count), v = extremes(keys.v_scale, count);
@@ -45,7 +48,8 @@ struct FixedSoftmax {
     const auto put_level = [&](std::int64_t j) {
       const F32 scale = L::load(keys.v_scale + j);
       const I32 there = lanes_within<Isa>(-j, count - j);
-      L::store(level + j, there ? (log2_poly(scale) - block->reference) * fixed16::kUnits : F32{});
+      L::store(level + j,
+               there ? (log2_poly(scale) - block->reference) * fixed16::kUnits : L::broadcast(kNoLevel));
       const I32 units = L::nearest_i32(kMassOne * (L::broadcast(v.least) / scale));
       return there ? units : I32{};
     };
@@ -68,7 +72,8 @@ struct FixedSoftmax {
         Isa::level_words(sums + 4 * j, factor, level + j, words + 2 * j);
   }
 
-  /// The largest visible ones, in lanes.
+  /// The largest visible ones, in lanes. seen: of keys [0, count), or to a later one where all that come are
+  /// to be taken as they are.
   template <class Visible>
   static I32 largest(const std::byte* words, const KeySpan& seen, std::int64_t count,
                      const Visible& visible) {
@@ -95,6 +100,7 @@ struct FixedSoftmax {
       return Isa::template weight<Mantissa>(reference - load<U16>(words + 2 * at));
     };
     const auto some = [&](std::int64_t at) { return at < count ? (visible(at) ? all(at) : U16{}) : U16{}; };
+    const auto rest = [&](std::int64_t at) { return at < seen.last ? all(at) : U16{}; };
     const auto step = [&](I32 sum, std::int64_t at, const auto& weights) {
       const U16 low = weights(at), high = weights(at + kRun);
       sum = Isa::add_mass(sum, low, load<U16>(reinterpret_cast<const std::byte*>(mass + at)));
@@ -107,6 +113,8 @@ struct FixedSoftmax {
       for (; j + 2 * kChunk <= seen.last; j += 2 * kChunk)
         total += L::to_f32(step(step(I32{}, j, all), j + kChunk, all));
       if (j + kChunk <= seen.last) total += L::to_f32(step(I32{}, j, all)), j += kChunk;
+      if (j < count && round_up(count, kRun) <= seen.last)
+        total += L::to_f32(step(I32{}, j, rest)), j += kChunk;
     }
     for (; j < count; j += kChunk) total += L::to_f32(step(I32{}, j, some));
     return total;

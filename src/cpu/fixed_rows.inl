@@ -30,8 +30,7 @@ class FixedRows : public WordRows<S, Isa> {
   /// Whether every score of the group in this block lies in the range of the form.
   bool fits(const Group& group, const ThisVisit& visit) const {
     const FixedBlock& block = constants(visit);
-    const float limit = bias_.any() ? fixed16::kBiasedReach : fixed16::kReach;
-    return block.k_largest > 0 && group.reach * block.k_largest < limit && bias_.ordinary();
+    return block.k_largest > 0 && group.reach * block.k_largest < fixed16::kReach && bias_.ordinary();
   }
 
   /// Asks for the constants of the next key block's keys: they come from memory beside K and V, and all else

@@ -26,7 +26,10 @@ struct IntegerWords {
   /// Distances are stored that much higher: what is subtracted from them is then never negative, for a
   /// reference lies less than a unit of its grid above the nearest key.
   static constexpr std::int32_t kAbove = 1 << S::kGridBits;
+  /// What stands for a hidden key: no reference is that far from the nearest key, and the weight is 0.
+  static constexpr std::uint16_t kHidden = 65535;
 
+  /// Keys beyond `count`, to the next run, are hidden and have no mass.
   static void constants(const KeyConstants& keys, std::int64_t count, std::byte* levels, std::uint16_t* mass,
                         FixedBlock* block) {
     *block = {};
@@ -37,12 +40,13 @@ struct IntegerWords {
     for (std::int64_t j = 0; j < count; j += kRun) {
       const std::int64_t next = j + kLanes;
       const auto low = lanes_within<Isa>(-j, count - j), high = lanes_within<Isa>(-next, count - next);
-      const auto words = [&](const std::byte* of, std::int32_t more) {
-        return Isa::pack_words(low ? load<I32>(of + 4 * j) + more : I32{},
-                               high ? load<I32>(of + 4 * next) + more : I32{});
+      const auto words = [&](const std::byte* of, std::int32_t more, std::int32_t beyond) {
+        const I32 none = simd::fill<I32>(beyond);
+        return Isa::pack_words(low ? load<I32>(of + 4 * j) + more : none,
+                               high ? load<I32>(of + 4 * next) + more : none);
       };
-      store(levels + 2 * j, words(distance, kAbove));
-      store(masses + 2 * j, words(multiplier, 0));
+      store(levels + 2 * j, words(distance, kAbove, kHidden));
+      store(masses + 2 * j, words(multiplier, 0, 0));
     }
   }
 
@@ -62,8 +66,6 @@ struct IntegerWords {
     };
   }
 
-  /// What stands for a hidden key: no reference is that far from the nearest key, and the weight is 0.
-  static constexpr std::uint16_t kHidden = 65535;
   static_assert(kHidden - kMostNearest - 2 * kAbove >= 16 << S::kUnitBits,
                 "a weight of 0 whatever the reference");
 

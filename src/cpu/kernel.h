@@ -76,6 +76,14 @@ struct Parts {
   std::int64_t count, stride;
 };
 
+/// Keys [first, last).
+struct KeySpan {
+  std::int64_t first, last;
+};
+
+/// What comes in rows goes so far beyond the last padding row: a group's rows are read in whole vectors.
+inline constexpr std::int64_t kRowsBeyond = 16;
+
 /// One block of query rows against all of its keys, or a range of them. Rows of several heads may share it
 /// where these share K and V.
 struct RowsCall {
@@ -85,12 +93,13 @@ struct RowsCall {
   BiasRows bias;
   std::int64_t rows, dim_groups, dim_v;  ///< dim_v: padded
   const std::byte* q;
-  const std::int32_t* q_size;  ///< [row]: sum of |q|; padding rows too
+  const std::int32_t* q_size;  ///< [row]: sum of |q|; padding rows too, and kRowsBeyond numbers more
   const std::int32_t* q_sum;   ///< [row]: sum of q's codes; padding rows too
-  const float* q_scale;        ///< [row]; padding rows too
+  const float* q_scale;        ///< [row]; padding rows too, and kRowsBeyond numbers more
   const std::int64_t* first;   ///< [row]: visible keys [first, last)
   const std::int64_t* last;
-  const float* channel;                  ///< [dim_v, padded]: V's scale of a channel at the end
+  KeySpan seen_by_any, seen_by_all;  ///< from the first that one row sees to the last; keys that all rows see
+  const float* channel;              ///< [dim_v, padded]: V's scale of a channel at the end
   const std::int32_t* channel_exponent;  ///< the same: 2^exponent
   Parts parts;
   std::byte* scratch;  ///< scratch_bytes() of them, aligned to 64

@@ -30,6 +30,10 @@ class RowOutputs {
   static constexpr std::int64_t kPBytes = kPBytesOf<S, Isa>;
   /// Whether outputs are bins of 64-bit sums that a block's sums are added to.
   static constexpr bool kWideFold = requires { typename S::Into; };
+  /// Whether outputs may be the sums of a row's only key block.
+  static constexpr bool kHasOnly = requires(const S& s, PvAcc sums, const typename S::State& state) {
+    s.only(sums, state);
+  };
 
  public:
   /// out: [row][vector of channels]; channel: room for the factors of a call's channels.
@@ -43,9 +47,11 @@ class RowOutputs {
   /// Factors of a fold in lanes, then of the end.
   Channel* channel() const { return channel_; }
 
-  /// All rows see keys of one block alone: where outputs are bins, its sums are kept in their place.
+  /// All rows see keys of one block alone: where the scheme takes its sums, these are kept in the place of
+  /// outputs.
   void expect_one_block() {
-    if constexpr (kWideFold) only_ = reinterpret_cast<std::byte*>(out_);
+    if constexpr (kHasOnly)
+      if (!call_.head.block_channel) only_ = reinterpret_cast<std::byte*>(out_);
   }
 
   /// The factors of a fold; v: V's scales there, or null for 1.
@@ -74,14 +80,14 @@ class RowOutputs {
               visit.live,
               next};
     const std::int64_t columns = call_.dim_v / kLanes;
-    if constexpr (kWideFold) {
+    if constexpr (kHasOnly) {
       static_assert(!kPBias, "sums are taken as they are");
       if (only_) {
         tile.out = only_ + 4 * visit.group * kRows * call_.dim_v, tile.out_row = 4 * call_.dim_v;
         return (few_rows(visit) ? pv().pv_few : pv().pv)(tile, columns);
       }
-      make_room(visit);
     }
+    if constexpr (kWideFold) make_room(visit);
     const std::int64_t done = few_rows(visit) ? 0 : multiply_and_fold(visit, tile);
     if (done < columns) {
       tile.b += done * kVector;

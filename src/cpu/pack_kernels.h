@@ -19,7 +19,7 @@ struct CodeRows {
 };
 
 struct PackKernels {
-  /// Of `count` rows of `bytes` codes each, one after another.
+  /// Of `count` rows of `bytes` codes each, one after another; whole groups of 4.
   void (*sums)(const std::byte* rows, std::int64_t bytes, std::int64_t count, const RowSums& out);
   /// A row as u8 with code + 128.
   void (*to_u8)(const std::int8_t* codes, std::int64_t count, std::uint8_t* out);

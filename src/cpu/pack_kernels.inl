@@ -6,6 +6,7 @@
 
 #include "base/bits.h"
 #include "cpu/pack_kernels.h"
+#include "cpu/reduce.inl"
 #include "lanes/native.h"
 #include "lanes/vector.h"
 
@@ -37,32 +38,42 @@ struct PackIn {
              (simd::cast<Sums>(_mm256_sad_epu8(_mm256_abs_epi8(x), __m256i{})) << kHigher);
     }
   }
-  static std::uint64_t total(Sums sums) {
-    std::uint64_t lanes[kLanes / 2], all = 0;
-    __builtin_memcpy(lanes, &sums, sizeof lanes);
-    for (const std::uint64_t lane : lanes) all += lane;
-    return all;
+  /// The codes of a row's last groups, which are no whole vector, and zeros.
+  static Words codes_within(const std::byte* at, std::int64_t bytes) {
+    const std::int64_t groups = bytes / 4;
+    if constexpr (kLanes == 16) {
+      return simd::cast<Words>(_mm512_maskz_loadu_epi32(static_cast<__mmask16>((1u << groups) - 1), at));
+    } else {
+      const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+      const __m256i there = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(groups)), lane);
+      return simd::cast<Words>(_mm256_maskload_epi32(reinterpret_cast<const int*>(at), there));
+    }
   }
-  static void sums(const std::byte* rows, std::int64_t bytes, std::int64_t count, const RowSums& out) {
+  static Sums sums_of_row(const std::byte* row, std::int64_t bytes) {
     constexpr std::int64_t kVector = 4 * kLanes;
+    Sums sums{};
+    std::int64_t at = 0;
+    for (; at + kVector <= bytes; at += kVector) sums += sums_of(simd::load<Words>(row + at));
+    if (at < bytes) sums += sums_of(codes_within(row + at, bytes - at));
+    return sums;
+  }
+  /// So many rows at once as a vector has sums; bytes: whole groups of 4.
+  static void sums(const std::byte* rows, std::int64_t bytes, std::int64_t count, const RowSums& out) {
+    constexpr std::int64_t kVector = 4 * kLanes, kTogether = kLanes / 2;
     constexpr std::int32_t kShift = 128;
     const auto shifts = static_cast<std::int32_t>((bytes + kVector - 1) / kVector * kVector * kShift);
-    for (std::int64_t r = 0; r < count; ++r, rows += bytes) {
-      Sums sums{};
-      std::int64_t at = 0;
-      for (; at + kVector <= bytes; at += kVector) {
-        Words codes;
-        __builtin_memcpy(&codes, rows + at, sizeof codes);
-        sums += sums_of(codes);
+    for (std::int64_t r = 0; r < count; r += kTogether) {
+      const std::int64_t here = count - r < kTogether ? count - r : kTogether;
+      Sums of[kTogether];
+      for (std::int64_t i = 0; i < kTogether; ++i)
+        of[i] = sums_of_row(rows + (r + (i < here ? i : here - 1)) * bytes, bytes);
+      const Sums both = rows_reduced<kTogether>(of, Plus{});
+      std::uint64_t lanes[kTogether];
+      simd::store(lanes, both);
+      for (std::int64_t i = 0; i < here; ++i) {
+        out.sum[r + i] = static_cast<std::int32_t>(lanes[i]) - shifts;
+        out.size[r + i] = static_cast<std::int32_t>(lanes[i] >> 32);
       }
-      if (at < bytes) {
-        Words codes{};
-        __builtin_memcpy(&codes, rows + at, static_cast<std::size_t>(bytes - at));
-        sums += sums_of(codes);
-      }
-      const std::uint64_t both = total(sums);
-      out.sum[r] = static_cast<std::int32_t>(both) - shifts;
-      out.size[r] = static_cast<std::int32_t>(both >> 32);
     }
   }
   static void to_u8(const std::int8_t* codes, std::int64_t count, std::uint8_t* out) {

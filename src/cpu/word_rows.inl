@@ -26,7 +26,8 @@ class WordRows {
   using ThisVisit = Visit<S, Isa>;
 
  public:
-  static constexpr std::int64_t kChunk = 4 * Isa::kLanes;  ///< keys whose codes are stored together
+  static constexpr std::int64_t kRun = 2 * Isa::kLanes;  ///< keys of a vector of words
+  static constexpr std::int64_t kChunk = 2 * kRun;       ///< keys whose codes are stored together
 
  protected:
   explicit WordRows(const NestContext<S, Isa>& nest)
@@ -45,10 +46,13 @@ class WordRows {
   std::byte* codes(const ThisVisit& visit, std::int64_t r) const {
     return memory_.p + r * memory_.p_row + kPBytesOf<S, Isa> * first_key(visit);
   }
-  /// Keys that row r sees, from first_key().
+  /// Keys that row r sees, from first_key(). Keys behind the block's last one have words of weight 0 too: who
+  /// sees the last one sees all to the end of its run.
   KeySpan seen(const ThisVisit& visit, std::int64_t r) const {
-    if (bias_.any()) return {0, count(visit)};
-    return {visit.keys[r].first - first_key(visit), visit.keys[r].last - first_key(visit)};
+    const std::int64_t first = visit.keys[r].first - first_key(visit), all = round_up(count(visit), kRun);
+    if (bias_.any()) return {0, all};
+    const std::int64_t last = visit.keys[r].last;
+    return {first, last == visit.block.keys() ? all : last - first_key(visit)};
   }
   /// Which words of the run at a key are in there.
   static auto visible(const KeySpan& seen) {

@@ -39,8 +39,13 @@
 //   out[c].bin[into.bin] += (sum over j of p[j] v[j][c]) * into.factor
 //
 // where bins that are not in use may hold anything; and where no row of a group has outputs yet, bins are
-// set, and nothing is made room for. Of a row that sees one key block alone, out[c] is
-// scheme.only(sum over j of p[j] v[j][c], state), and rough() takes that sum too.
+// set, and nothing is made room for.
+//
+// A scheme may have only(): of a row that sees one key block alone, and where the fold channels are 1, out[c]
+// is scheme.only(sum over j of p[j] v[j][c], state), and rough() takes that sum too.
+//
+// A scheme whose rows come in lanes may have closing(state), what finish() makes of the state for all
+// channels: then o[c] = scheme.finish(out[c], closing, channel[c]) too.
 //
 // A scheme may have value(code): then v[j][c] is that of V's code, so that V enters the product rounded to
 // another format. A scheme may have padding_mass(step): then sum gains it once for each key that the
@@ -76,7 +81,7 @@
 //   channels        PvAcc, Out, Channel, Wide and what finish() gives: fold(), channel(), finish(), larger()
 //                   and output_code() are of kWidth channels at once; ending() takes the lanes of a peak
 //   rows            if kRowLanes: Row, View, State and Step hold one row a lane, and row(), view(), step(),
-//                   absorb() and lse() are of kWidth rows at once. Before score(), weight(), fold() and
+//                   absorb(), closing() and lse() are of kWidth rows at once. Before score(), weight(), fold() and
 //                   finish() a kernel copies one row's members into all lanes.
 //   plain numbers   Block, Ending and the scheme itself. If not kRowLanes, also Row, View, State, Step and
 //                   the peaks that view() and step() take: all functions of rows are of one row.

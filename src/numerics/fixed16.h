@@ -18,12 +18,10 @@ namespace octet::fixed16 {
 
 inline constexpr int kUnitBits = 7;  ///< x in 2^-7 octave: 2^(1/256) is 0.27 % off at most
 inline constexpr float kUnits = 1 << kUnitBits;
-/// |t - L| below this fits int16 with room for the rounding of its terms.
-inline constexpr float kReach = 250.0f;
-/// The same where a row has a bias, which counts from the largest that the row sees: what is hidden, or too
-/// far below that for int16, has the least word. The largest visible x is above 128 (-kBiasedReach - 4.1), so
-/// that the least word is 16 octaves below it, where weights are 0.
-inline constexpr float kBiasedReach = 235.0f;
+/// |t - L| below this fits int16 with room for the rounding of its terms, and for the least word: what a row
+/// does not see, or is too far below its largest bias for int16, has that one. The largest visible x is above
+/// 128 (-kReach - 4.1), so that the least word is 16 octaves below it, where weights are 0.
+inline constexpr float kReach = 235.0f;
 inline constexpr int kMassBits = 12;
 /// A block's V scales may differ by this factor: r keeps 8 bits, 0.2 %.
 inline constexpr float kScaleRange = 16.0f;

@@ -41,6 +41,9 @@ struct FoldedU8 : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s
   /// Where the channel's scale is 1, fold() is out * decay + pv * factor: a kernel may do it where it has the
   /// sums, with one rounding less.
   static constexpr bool kPlainFold = true;
+  /// The output of a row that has seen one key block, from the block's sums: the fold of a first block is
+  /// pv * 1, for its maximum lies above minus infinity.
+  OCTET_HD F32 only(I32 pv, const State&) const { return L::to_f32(pv); }
 
   static OCTET_HD FoldedU8 prepare(const Prepare& p) { return {{p.softmax_scale * kLog2E}}; }
   OCTET_HD Step step(const State& state, Score peak, const View&) const {

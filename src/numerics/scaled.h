@@ -105,8 +105,13 @@ struct ScaledOperands {
   OCTET_HD State absorb(const State& state, const Step& step, Sum sum) const {
     return Online<L>::absorb(state, step, sum);
   }
+  /// One division a row, not one an output.
+  OCTET_HD F32 closing(const State& state) const { return 1.0f / state.sum; }
+  OCTET_HD F32 finish(Out out, F32 closing, const Channel& channel) const {
+    return out * closing * channel.scale;
+  }
   OCTET_HD F32 finish(Out out, const State& state, const Row&, const Channel& channel) const {
-    return out * (1.0f / state.sum) * channel.scale;  // one division a row, not one an output
+    return finish(out, closing(state), channel);
   }
 
  private:

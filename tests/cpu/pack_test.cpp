@@ -1,6 +1,7 @@
 // The packing of codes in vectors against loops over single codes.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -64,6 +65,28 @@ TEST(PackKernels, QuadsHoldAChannelOfFourKeys) {
                 << lanes << " lanes, " << channels << " channels, key " << key << ", channel " << c;
           }
         EXPECT_EQ(out.back(), std::byte{0x5a});
+      }
+}
+
+TEST(PackKernels, SumsAreOfEachRowsCodesAndTheirSizes) {
+  for (const std::int32_t lanes : widths())
+    for (const std::int64_t channels : kChannels)
+      for (const std::int64_t count : {1, 2, 4, 6, 8, 9, 54}) {
+        const std::int64_t bytes = (channels + 3) / 4 * 4;
+        const std::vector<std::byte> rows = random_bytes(count * bytes);
+        std::vector<std::int32_t> sum(static_cast<std::size_t>(count) + 1, 7), size = sum;
+        pack_kernels(lanes).sums(rows.data(), bytes, count, {sum.data(), size.data()});
+        for (std::int64_t r = 0; r < count; ++r) {
+          std::int32_t want_sum = 0, want_size = 0;
+          for (std::int64_t c = 0; c < bytes; ++c) {
+            const auto code = static_cast<std::int8_t>(rows[static_cast<std::size_t>(r * bytes + c)]);
+            want_sum += code, want_size += std::abs(code);
+          }
+          ASSERT_EQ(sum[static_cast<std::size_t>(r)], want_sum) << lanes << " lanes, " << bytes << " bytes";
+          ASSERT_EQ(size[static_cast<std::size_t>(r)], want_size) << lanes << " lanes, " << bytes << " bytes";
+        }
+        EXPECT_EQ(sum.back(), 7);
+        EXPECT_EQ(size.back(), 7);
       }
 }
 
