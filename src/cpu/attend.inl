@@ -193,13 +193,14 @@ class RowsNest {
           group.reach = reduced(lanes_within<Isa>(0, kRows) ? reach : F32{}, Larger{});
         }
         group.state[0] = State{};
+      } else if constexpr (kRowsTogether<S, Isa>) {
+        using R = RowsLane<Isa>;
+        group.together = scheme_.template rows<R>(R::load(call_.q_scale + g * kRows), kRows);
+        group.states.clear();
       } else {
-        group.together = {};
         for (std::int64_t r = 0; r < kRows; ++r) {
           group.row[r] = scheme_.row(call_.q_scale[g * kRows + r]);
           group.state[r] = State{};
-          if constexpr (!__is_same(typename Group::Together, NoRows))
-            if (g * kRows + r < call_.rows) group.together.put(static_cast<int>(r), group.row[r]);
         }
       }
     }

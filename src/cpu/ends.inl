@@ -70,8 +70,8 @@ class RowEnds {
   /// A group's outputs as floats, and what they say of its rows' ends.
   struct RoughGroup {
     F32 number[kRows][kMostChannels / kLanes];
-    float factor[kRows], scale[kRows];
-    std::uint32_t sure;  ///< bit r: floats may decide row r
+    float factor[kLanes], scale[kLanes];
+    std::int32_t sure[kLanes];  ///< not 0: floats may decide the row
   };
 
   /// The rows as far as floats decide them, the others as ever. A group's numbers are made before the end of
@@ -97,28 +97,25 @@ class RowEnds {
     for (std::int64_t r = 0; r < kRows; ++r, out += columns) {
       if (!(group.seen >> r & 1)) continue;
       F32 largest{};
-      [[maybe_unused]] const std::byte* only = only_sums(states, g * kRows + r);
-      const auto output = [&](std::int64_t c) {
-        if constexpr (kHasOnly)
-          if (only) return scheme_.rough(load<I32>(only + kVector * c), group.state[r]);
-        return scheme_.rough(out[c], group.state[r]);
+      const auto number = [&](std::int64_t c, F32 output) {
+        rough.number[r][c] = output * channel[c];
+        largest = L::max(magnitude(rough.number[r][c]), largest);
       };
-      for (std::int64_t c = 0; c < columns; ++c) {
-        const F32 number = output(c) * channel[c];
-        rough.number[r][c] = number;
-        largest = L::max(magnitude(number), largest);
+      if (const std::byte* sums = only_sums(states, g * kRows + r)) {
+        for (std::int64_t c = 0; c < columns; ++c) number(c, scheme_.rough(load<I32>(sums + kVector * c)));
+      } else {
+        const State state = group.state_at(r);
+        for (std::int64_t c = 0; c < columns; ++c) number(c, scheme_.rough(out[c], state));
       }
       most[r] = largest;
     }
-    float of_rows[kLanes];
-    L::store(of_rows, rows_reduced<kRows>(most, Larger{}));
-    rough.sure = 0;
-    for (std::int64_t r = 0; r < kRows; ++r) {
-      if (!(group.seen >> r & 1)) continue;
-      const typename S::Rough ending = scheme_.rough_ending(group.state[r], of_rows[r]);
-      rough.factor[r] = ending.factor, rough.scale[r] = ending.scale;
-      rough.sure |= ending.sure ? 1u << r : 0;
-    }
+    using R = RowsLane<Isa>;
+    const auto largest = first_lanes<typename R::F32>(rows_reduced<kRows>(most, Larger{}));
+    const auto of = states.only ? S::RoughOf::sums : S::RoughOf::outputs;
+    const auto rows = scheme_.template rough_endings<R>(group.states, of, largest);
+    R::store(rough.factor, rows.factor);
+    R::store(rough.scale, rows.scale);
+    R::store(rough.sure, rows.sure);
   }
 
   void end_group(const RowStates<S, Isa>& states, std::int64_t g, const RoughGroup& rough) const {
@@ -126,7 +123,7 @@ class RowEnds {
     const std::int64_t rows = call_.rows - begin < kRows ? call_.rows - begin : kRows;
     F32 off[kRows] = {};
     for (std::int64_t r = 0; r < rows; ++r) {
-      if (!(rough.sure >> r & 1)) continue;
+      if (!rough.sure[r]) continue;
       const float factor = rough.factor[r], scale = call_.scale[begin + r] = rough.scale[r];
       float* const values = call_.values ? call_.values + (begin + r) * call_.values_row : nullptr;
       std::int8_t* const codes = call_.values ? nullptr : call_.codes + (begin + r) * call_.dim_v;
@@ -146,7 +143,7 @@ class RowEnds {
     float of_rows[kLanes];
     L::store(of_rows, rows_reduced<kRows>(off, Larger{}));
     for (std::int64_t r = 0; r < rows; ++r)
-      if (!(rough.sure >> r & 1 && of_rows[r] < S::kRoughSure)) end_row(states, begin + r);
+      if (!(rough.sure[r] && of_rows[r] < S::kRoughSure)) end_row(states, begin + r);
   }
 
   void close_group(const RowStates<S, Isa>& states, std::int64_t g) const {
@@ -180,18 +177,20 @@ class RowEnds {
     const RowGroup<S, Isa>& group = states.groups[r / kRows];
     const Out* out = states.out + r * columns_;
     if (!(group.seen >> lane & 1)) return end_empty(r);
-    if constexpr (kHasOnly) {
-      if (const std::byte* sums = only_sums(states, r)) {
-        Out outputs[kMostChannels / kLanes];
-        for (std::int64_t c = 0; c < columns_; ++c)
-          outputs[c] = scheme_.only(load<I32>(sums + kVector * c), group.state[lane]);
-        return end_row(r, outputs, group.state[lane], group.row[lane]);
-      }
-    }
-    if constexpr (S::kRowLanes)
+    if constexpr (S::kRowLanes) {
       end_row(r, out, row_of<L>(group.state[0], lane), row_of<L>(group.row[0], lane));
-    else
-      end_row(r, out, group.state[lane], group.row[lane]);
+    } else {
+      const State state = group.state_at(lane);
+      if constexpr (kHasOnly) {
+        if (const std::byte* sums = only_sums(states, r)) {
+          Out outputs[kMostChannels / kLanes];
+          for (std::int64_t c = 0; c < columns_; ++c)
+            outputs[c] = scheme_.only(load<I32>(sums + kVector * c), state);
+          return end_row(r, outputs, state, group.row_at(lane));
+        }
+      }
+      end_row(r, out, state, group.row_at(lane));
+    }
   }
 
   void end_empty(std::int64_t r) const {
@@ -241,7 +240,7 @@ class RowEnds {
         else if constexpr (S::kRowLanes)
           lse = of_rows[i];
         else
-          lse = scheme_.lse(group.state[i], group.row[i]);
+          lse = scheme_.lse(group.state_at(i), group.row_at(i));
       }
     }
   }

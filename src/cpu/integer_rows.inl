@@ -2,6 +2,7 @@
 // nest.
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
 #include "cpu/integer_words.inl"
 #include "cpu/visit.inl"
@@ -38,18 +39,24 @@ class IntegerRows : public WordRows<S, Isa> {
     const std::int64_t begin = this->first_key(visit), count = this->count(visit);
     const std::byte* level = call_.head.fixed.level + 4 * visit.block.begin + 2 * begin;
     const std::uint16_t* multiplier = call_.head.fixed.mass + visit.block.begin + begin;
-    std::int32_t largest[kLanes], nearest[kLanes], bias[kRows] = {};
+    const Rows seen = rows_in(visit.seen);
+    std::int32_t largest[kLanes];
     wide_.largest_sums(visit, largest);
-    const GroupViews views(group, visit.block.constants, largest);
+    const auto views = group.together.views(visit.block.constants);
+    const Rows peak = R::load(largest), position = views.position(peak);
+    std::int32_t from[R::kWidth], right[R::kWidth], factor[R::kWidth], bias[R::kWidth] = {};
+    R::store(from, R::add_i32(peak, views.half));
+    R::store(right, views.right);
+    R::store(factor, views.multiplier);
     I32 least[kRows];
     for (std::int64_t r = 0; r < kRows; ++r) {
       least[r] = I32{};
       if (!(visit.seen >> r & 1)) continue;
       const std::byte* sums = memory_.score + r * memory_.score_row + 4 * begin;
-      const KeySpan seen = this->seen(visit, r);
+      const KeySpan keys = this->seen(visit, r);
       const auto distances = [&](const auto& below) {
-        return Words::distances(sums, views.of(r), level, seen, count, this->visible(seen), this->words(r),
-                                below);
+        return Words::distances(sums, {from[r], right[r], static_cast<std::uint16_t>(factor[r])}, level, keys,
+                                count, this->visible(keys), this->words(r), below);
       };
       if (bias_.any()) {
         bias[r] = scheme_.bias(L::broadcast(bias_.largest(r)))[0];
@@ -58,55 +65,47 @@ class IntegerRows : public WordRows<S, Isa> {
         least[r] = distances(Words::unbiased);
       }
     }
-    L::store(nearest, rows_reduced<kRows>(least, Smaller{}));
-    for (std::int64_t r = 0; r < visit.live; ++r)
-      if (visit.seen >> r & 1 && nearest[r] > Words::kMostNearest) return false;
+    const Rows nearest = first_lanes<Rows>(rows_reduced<kRows>(least, Smaller{}));
+    if (R::any_i32(seen & R::less_i32(Words::kMostNearest, nearest))) return false;
 
-    std::int64_t sums[kRows];
-    for (std::int64_t r = 0; r < visit.live; ++r) {
-      if (!(visit.seen >> r & 1)) continue;
-      visit.step[r] = scheme_.step(group.state[r], bias[r] - nearest[r], views.of(r));
-      sums[r] = Words::weigh(this->words(r), visit.step[r].origin - bias[r], multiplier, count,
-                             this->codes(visit, r));
-    }
+    const Rows score = R::sub_i32(R::load(bias), nearest);
+    const auto steps = scheme_.steps(group.states, R::add_i32(position, score), visit.block.constants);
+    std::int32_t reference[R::kWidth];
+    R::store(reference, R::add_i32(Words::kAbove, R::sub_i32(nearest, steps.above())));
+    typename Words::Mass sums[kRows];
+    for (std::int64_t r = 0; r < kRows; ++r)
+      sums[r] = visit.seen >> r & 1
+                    ? Words::weigh(this->words(r), reference[r], multiplier, count, this->codes(visit, r))
+                    : typename Words::Mass{};
     clear_unseen(memory_, visit, begin);
-    for (std::int64_t r = 0; r < visit.live; ++r)
-      if (visit.seen >> r & 1) group.state[r] = scheme_.absorb(group.state[r], visit.step[r], sums[r]);
+    steps.put_into(visit.into, seen);
+    steps.absorb(group.states, totals(sums), seen);
     return true;
   }
 
  private:
-  /// Views of the group's rows, made in lanes.
-  class GroupViews {
-    using R = RowsLane<Isa>;
+  using R = RowsLane<Isa>;
+  using Rows = typename R::I32;
 
-   public:
-    GroupViews(const Group& group, const typename S::Block& block, const std::int32_t* largest)
-        : v_exponent_(block.v_exponent) {
-      const auto views = group.together.views(block);
-      const typename R::I32 peak = R::load(largest);
-      R::store(peak_, peak);
-      R::store(multiplier_, views.multiplier);
-      R::store(half_, views.half);
-      R::store(right_, views.right);
-      R::store(position_, views.position(peak));
-    }
-    typename S::View of(std::int64_t r) const {
-      return {peak_[r],
-              static_cast<std::uint32_t>(multiplier_[r]) << 16,
-              S::kFar,
-              half_[r],
-              static_cast<std::uint32_t>(right_[r]),
-              0,
-              position_[r],
-              v_exponent_};
-    }
+  /// A mask of the rows whose bits are set.
+  static Rows rows_in(std::uint32_t rows) {
+    Rows bit{};
+    for (int i = 0; i < R::kWidth; ++i) R::put_i32(bit, i, static_cast<std::int32_t>(1u << i));
+    return R::equal_i32(bit & static_cast<std::int32_t>(rows), bit);
+  }
 
-   private:
-    std::int32_t peak_[R::kWidth], multiplier_[R::kWidth], half_[R::kWidth], right_[R::kWidth],
-        position_[R::kWidth];
-    std::int32_t v_exponent_;
-  };
+  /// The sums of all lanes of each row.
+  static typename R::I64 totals(const typename Words::Mass* sums) {
+    std::int64_t of_rows[R::kWidth] = {};
+    if constexpr (simd::kLanesOf<typename Words::Mass> >= kRows) {
+      const auto rows = rows_reduced<kRows>(sums, Plus{});
+      __builtin_memcpy(of_rows, &rows, sizeof rows);
+    } else {
+      for (std::int64_t r = 0; r < kRows; ++r)
+        of_rows[r] = static_cast<std::int64_t>(reduced(sums[r], Plus{}));
+    }
+    return R::load(of_rows);
+  }
 
   const WideSoftmax<S, Isa> wide_;
 };

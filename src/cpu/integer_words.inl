@@ -69,15 +69,22 @@ struct IntegerWords {
   static_assert(kHidden - kMostNearest - 2 * kAbove >= 16 << S::kUnitBits,
                 "a weight of 0 whatever the reference");
 
+  /// What a row's distances are made of.
+  struct RowView {
+    std::int32_t from;  ///< the largest sum, and the half that rounds
+    std::int32_t right;
+    std::uint16_t multiplier;
+  };
+
   /// z + kAbove of keys [0, count) from their sums, z counted from the largest bias, saturated, and kHidden
   /// for keys that the row does not see: count is rounded up to runs. Returns the least z in lanes.
   template <class Below, class Visible>
-  static I32 distances(const std::byte* sums, const typename S::View& view, const std::byte* level,
+  static I32 distances(const std::byte* sums, const RowView& view, const std::byte* level,
                        const KeySpan& seen, std::int64_t count, const Visible& visible, std::byte* words,
                        const Below& below) {
-    const I32 from = simd::fill<I32>(view.peak + view.half);
-    const auto right = static_cast<std::int32_t>(view.right);
-    const auto multiplier = simd::fill<U16>(static_cast<std::uint16_t>(view.multiplier >> 16));
+    const I32 from = simd::fill<I32>(view.from);
+    const std::int32_t right = view.right;
+    const auto multiplier = simd::fill<U16>(view.multiplier);
     const U16 hidden = simd::fill<U16>(kHidden);
     U16 least = hidden;
     const auto distance = [&](std::int64_t j) {
@@ -99,10 +106,13 @@ struct IntegerWords {
     return Smaller{}(pairs & kLowWord, (pairs >> kWord) & kLowWord) - kAbove;
   }
 
-  /// Codes of P from the words; returns the sum of w g. origin: the score of weight 1.
-  static std::int64_t weigh(const std::byte* words, std::int32_t origin, const std::uint16_t* multiplier,
-                            std::int64_t count, std::byte* p) {
-    const auto above = simd::fill<U16>(static_cast<std::uint16_t>(kAbove - origin));
+  /// 64-bit lanes, as many as a register has.
+  using Mass = simd::RegisterOf<std::uint64_t, sizeof(I32)>;
+
+  /// Codes of P from the words; returns the sum of w g in lanes. reference: of the words whose weight is 1.
+  static Mass weigh(const std::byte* words, std::int32_t reference, const std::uint16_t* multiplier,
+                    std::int64_t count, std::byte* p) {
+    const auto above = simd::fill<U16>(static_cast<std::uint16_t>(reference));
     Mass total{};
     I32 sum{};
     const auto weights = [&](std::int64_t at) {
@@ -124,13 +134,11 @@ struct IntegerWords {
       Isa::store_word_codes(p + j * kPBytes, weights(j), U16{});
       total = add(total, sum);
     }
-    return static_cast<std::int64_t>(reduced(total, Plus{}));
+    return total;
   }
 
  private:
-  /// 64-bit sums of the unsigned 32-bit ones in lanes 2 i and 2 i + 1.
-  using Mass = simd::RegisterOf<std::uint64_t, sizeof(I32)>;
-
+  /// The unsigned 32-bit sums in lanes 2 i and 2 i + 1 to lane i.
   static Mass add(Mass total, I32 sum) {
     Mass pairs;
     __builtin_memcpy(&pairs, &sum, sizeof pairs);

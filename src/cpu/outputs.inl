@@ -114,16 +114,12 @@ class RowOutputs {
                           4 * call_.dim_v};
       return kPv.pv_and_fold(tile, fold, call_.dim_v / kLanes);
     } else if constexpr (kWideFold && kPv.pv_wide != nullptr) {
-      std::int64_t factor[kRows];
       std::byte* bin[kRows];
-      Out* const out = of_group(visit.group);
-      for (std::int64_t r = 0; r < kRows; ++r) {
-        const bool sees = visit.seen >> r & 1;
-        const auto into = sees ? scheme_.into(visit.step[r]) : typename S::Into{};
-        factor[r] = into.factor;
-        bin[r] = reinterpret_cast<std::byte*>(&out[r * call_.dim_v / kLanes].bin[into.bin]);
-      }
-      const TileWide wide{visit.before ? TileWide::What::add : TileWide::What::set, factor, bin, sizeof(Out)};
+      Out* out = of_group(visit.group);
+      for (std::int64_t r = 0; r < kRows; ++r, out += call_.dim_v / kLanes)
+        bin[r] = reinterpret_cast<std::byte*>(&out->bin[visit.into.bin[r]]);
+      const TileWide wide{visit.before ? TileWide::What::add : TileWide::What::set, visit.into.factor, bin,
+                          sizeof(Out)};
       return kPv.pv_wide(tile, wide, call_.dim_v / kLanes);
     } else {
       return 0;
@@ -133,10 +129,12 @@ class RowOutputs {
   /// Prepares the outputs of rows for sums of the block, unless all of them are set.
   void make_room(const ThisVisit& visit) {
     const std::int64_t columns = call_.dim_v / kLanes;
-    for (std::int64_t r = 0; r < visit.live && visit.before; ++r) {
-      if (!(visit.seen >> r & 1) || !scheme_.into(visit.step[r]).opens) continue;
+    if (!visit.before || !visit.into.any_opens) return;
+    for (std::int64_t r = 0; r < visit.live; ++r) {
+      if (!visit.into.opens[r]) continue;
+      const typename S::Into into{visit.into.bin[r], 0, true, visit.into.moved[r], visit.into.used[r]};
       Out* out = of_group(visit.group) + r * columns;
-      for (std::int64_t c = 0; c < columns; ++c) scheme_.make_room(out[c], visit.step[r]);
+      for (std::int64_t c = 0; c < columns; ++c) scheme_.make_room(out[c], into);
     }
   }
 
@@ -147,10 +145,10 @@ class RowOutputs {
       if (!(visit.seen >> r & 1)) continue;
       Out* out = of_group(visit.group) + r * columns;
       const std::byte* sums = memory_.sums + r * memory_.sums_row;
-      Step step;
+      [[maybe_unused]] Step step;
       if constexpr (kRowLanes)
         step = row_of<L>(visit.step[0], r);
-      else
+      else if constexpr (!kWideFold)
         step = visit.step[r];
       [[maybe_unused]] const bool fresh = !(visit.before >> r & 1);
       for (std::int64_t c = first; c < columns; ++c) {
@@ -159,9 +157,8 @@ class RowOutputs {
           pv -= 128 * load<I32>(reinterpret_cast<const std::byte*>(
                           call_.head.block_v_sum + visit.block.index * call_.dim_v + c * kLanes));
         if constexpr (kWideFold) {
-          const auto into = scheme_.into(step);
-          auto& bin = out[c].bin[into.bin];
-          const auto term = L::mul_wide(pv, into.factor);
+          auto& bin = out[c].bin[visit.into.bin[r]];
+          const auto term = L::mul_wide(pv, static_cast<std::int32_t>(visit.into.factor[r]));
           bin = visit.before ? L::add_i64(bin, term) : term;
         } else if (fresh) {
           Out nothing{};

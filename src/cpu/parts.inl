@@ -47,7 +47,7 @@ class RowParts {
       if constexpr (S::kRowLanes)
         copy_lane<L>(group.state[0], state, lane);
       else
-        group.state[lane] = state;
+        group.put_state(lane, state);
       group.seen |= 1u << lane;
     }
   }
@@ -57,7 +57,7 @@ class RowParts {
     if constexpr (S::kRowLanes)
       return row_of<L>(group.state[0], lane);
     else
-      return group.state[lane];
+      return group.state_at(lane);
   }
 };
 

@@ -1,6 +1,7 @@
 // All lanes of a vector to one number.
 #pragma once
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "lanes/native.h"
@@ -34,6 +35,15 @@ auto reduced(V lanes, const Op& op) {
     return op(lanes[0], lanes[1]);
   else
     return reduced(op(simd::low_half(lanes), simd::high_half(lanes)), op);
+}
+
+/// As many lanes as To has.
+template <class To, class V>
+To first_lanes(V lanes) {
+  if constexpr (std::is_same_v<To, V>)
+    return lanes;
+  else
+    return first_lanes<To>(simd::low_half(lanes));
 }
 
 /// Lane i of a where i lacks the bit kStride, else lane i - kStride of b, both moved on by kFrom lanes.

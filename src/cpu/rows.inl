@@ -10,27 +10,44 @@ namespace {
 template <class Isa>
 using RowsLane = typename Isa::Lane::template OfWidth<(Isa::kRows <= 8 ? 8 : 16)>;
 
-struct NoRows {};
-/// RowsOf a scheme whose rows are plain numbers, where it has them.
+/// Whether the constants and states of a group's rows are made together: RowsOf and StatesOf a scheme whose
+/// rows are plain numbers.
 template <class S, class Isa>
-struct RowsOfGroup {
-  using Type = NoRows;
-};
-template <class S, class Isa>
-requires requires { typename S::template RowsOf<RowsLane<Isa>>; }
-struct RowsOfGroup<S, Isa> {
-  using Type = typename S::template RowsOf<RowsLane<Isa>>;
+inline constexpr bool kRowsTogether = requires {
+  typename S::template RowsOf<RowsLane<Isa>>;
+  typename S::template StatesOf<RowsLane<Isa>>;
 };
 
-/// A group of rows across key blocks. A row's constants and state: one row a lane for the whole group, or one
-/// row each.
+/// Constants and states of a group's rows: one row a lane for the whole group, or one row each.
 template <class S, class Isa>
-struct RowGroup {
+struct RowsOfGroup {
+  using Row = typename S::Row;
+  using State = typename S::State;
   static constexpr std::int64_t kSets = S::kRowLanes ? 1 : Isa::kRows;
-  using Together = typename RowsOfGroup<S, Isa>::Type;
-  [[no_unique_address]] Together together;
-  typename S::Row row[kSets];
-  typename S::State state[kSets];
+  Row row[kSets];
+  State state[kSets];
+
+  const Row& row_at(std::int64_t r) const { return row[r]; }
+  const State& state_at(std::int64_t r) const { return state[r]; }
+  void put_state(std::int64_t r, const State& of_row) { state[r] = of_row; }
+};
+template <class S, class Isa>
+requires kRowsTogether<S, Isa>
+struct RowsOfGroup<S, Isa> {
+  using Row = typename S::Row;
+  using State = typename S::State;
+  static constexpr std::int64_t kSets = Isa::kRows;
+  typename S::template RowsOf<RowsLane<Isa>> together;
+  typename S::template StatesOf<RowsLane<Isa>> states;
+
+  Row row_at(std::int64_t r) const { return together.at(r); }
+  State state_at(std::int64_t r) const { return states.at(r); }
+  void put_state(std::int64_t r, const State& of_row) { states.put(r, of_row); }
+};
+
+/// A group of rows across key blocks.
+template <class S, class Isa>
+struct RowGroup : RowsOfGroup<S, Isa> {
   std::uint32_t seen;  ///< bit r: row r saw a key
   float reach;         ///< largest |score| of a row, in octaves, where K's scale is 1
 };

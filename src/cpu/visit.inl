@@ -50,6 +50,18 @@ struct OpenBlock {
 /// Which form the softmax of a group takes.
 enum class Form : std::int32_t { wide, words };
 
+struct NoInto {};
+/// Where a group's sums go, where outputs are bins.
+template <class S, class Isa>
+struct IntoOfVisit {
+  using Type = NoInto;
+};
+template <class S, class Isa>
+requires kRowsTogether<S, Isa>
+struct IntoOfVisit<S, Isa> {
+  using Type = typename S::template IntoOf<RowsLane<Isa>>;
+};
+
 /// A group of rows against a key block, from its scores to its outputs.
 template <class S, class Isa>
 struct Visit {
@@ -65,6 +77,7 @@ struct Visit {
   std::int64_t compared = 0;    ///< keys from `low`, which all rows see, whose largest sums came with them
   alignas(64) std::byte largest[Isa::kRows * 4 * Isa::kLanes];  ///< those, one vector a row
   typename S::Step step[RowGroup<S, Isa>::kSets];
+  [[no_unique_address]] typename IntoOfVisit<S, Isa>::Type into;
 };
 
 /// Whether the rows are so few that their products may wait for K and V.

@@ -59,15 +59,17 @@ class WideSoftmax {
     [[maybe_unused]] Element1<Acc> largest[kLanes] = {};
     if constexpr (kRowLanes) views[0] = scheme_.view(group.row[0], visit.block.constants, Acc{});
     if constexpr (S::kUsesRowPeak) largest_sums(visit, largest);
+    if constexpr (kRowsTogether<S, Isa>) visit.into.clear();
     for (std::int64_t r = 0; r < visit.live; ++r) {
       if (!(visit.seen >> r & 1)) continue;
       const RowKeys<Isa> keys = bias_.keys(r, visit.keys[r]);
       if constexpr (kRowLanes) {
         peak[r] = score_row(visit, r, row_of<L>(views[0], r), keys);
       } else {
-        views[r] = scheme_.view(group.row[r], visit.block.constants, largest[r]);
+        views[r] = scheme_.view(group.row_at(r), visit.block.constants, largest[r]);
         peak[r] = score_row(visit, r, views[r], keys);
-        visit.step[r] = scheme_.step(group.state[r], peak[r], views[r]);
+        visit.step[r] = scheme_.step(group.state_at(r), peak[r], views[r]);
+        if constexpr (kRowsTogether<S, Isa>) visit.into.put(r, scheme_.into(visit.step[r]));
       }
     }
     if constexpr (kRowLanes) {
@@ -87,7 +89,7 @@ class WideSoftmax {
         mass[r] = weigh_row(visit, r, row_of<L>(visit.step[0], r), keys);
       } else {
         const auto sum = weigh_row(visit, r, visit.step[r], keys) + padding(visit, visit.step[r]);
-        group.state[r] = scheme_.absorb(group.state[r], visit.step[r], sum);
+        group.put_state(r, scheme_.absorb(group.state_at(r), visit.step[r], sum));
       }
     }
     clear_unseen(memory_, visit, visit.low);
@@ -126,6 +128,7 @@ class WideSoftmax {
     const std::byte* row = memory_.score + r * memory_.score_row;
     const RowKeys<Isa> keys = bias_.keys(r, visit.keys[r]);
     Acc most = visit.compared > 0 ? load<Acc>(visit.largest + 4 * kLanes * r) : lowest<Acc>();
+    if (visit.low + visit.compared >= visit.high) return most;
     for_keys(
         keys, visit.low + visit.compared, visit.high,
         [&](std::int64_t at) {

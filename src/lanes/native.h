@@ -190,6 +190,33 @@ struct Gather {
   }
 };
 
+/// table[index[lane]] of 16 entries: shuffles, where a gather reads entry by entry.
+struct Lookup16 {
+  const std::int32_t* table;
+
+  template <class V>
+  OCTET_HD V operator()(V index) const {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(V) == 64)
+      return cast<V>(_mm512_permutexvar_epi32(cast<__m512i>(index), _mm512_loadu_si512(table)));
+#endif
+#if defined(__AVX2__)
+    if constexpr (sizeof(V) == 32) {
+      const __m256i at = cast<__m256i>(index);
+      const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(table)),
+                    high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(table + 8));
+      const __m256i upper = _mm256_slli_epi32(at, 28);  // bit 3 as the sign
+      return cast<V>(_mm256_castps_si256(_mm256_blendv_ps(
+          _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(low, at)),
+          _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(high, at)), _mm256_castsi256_ps(upper))));
+    }
+#endif
+    V out{};
+    for (int i = 0; i < kLanesOf<V>; ++i) out[i] = table[index[i]];
+    return out;
+  }
+};
+
 // --- i32 and u32
 
 /// Bits of another type of the same width.
@@ -483,8 +510,11 @@ OCTET_HD auto widened_bytes(V bytes) {
 /// Whether any lane of a comparison holds.
 template <class V>
 OCTET_HD bool any(V mask) {
+  if constexpr (kIsPair<V>)
+    return any(mask.lo) || any(mask.hi);
+  else
 #if defined(__AVX512F__)
-  if constexpr (sizeof(V) == 64)
+      if constexpr (sizeof(V) == 64)
     return _mm512_test_epi32_mask(cast<__m512i>(mask), cast<__m512i>(mask)) != 0;
   else
 #endif

@@ -42,6 +42,7 @@ struct ScalarLane {
 
   // Across lanes.
   static OCTET_HD std::int32_t largest_lane_i32(I32 a) { return a; }
+  static OCTET_HD bool any_i32(Mask a) { return a; }
 
   // f32, IEEE 754, round to nearest even.
   static OCTET_HD F32 add(F32 a, F32 b) { return a + b; }
@@ -128,6 +129,8 @@ struct ScalarLane {
 
   // Table lookup: table[index], no bounds check.
   static OCTET_HD F32 gather(const float* table, I32 index) { return table[index]; }
+  /// table[index], 0 <= index < 16.
+  static OCTET_HD I32 lookup16(const std::int32_t* table, I32 index) { return table[index]; }
 
  private:
   static OCTET_HD std::uint64_t as_u64(I64 a) { return static_cast<std::uint64_t>(a); }

@@ -148,6 +148,8 @@ struct VectorLane {
 
   // Across lanes.
   static OCTET_HD std::int32_t largest_lane_i32(I32 a) { return simd::largest_lane(a); }
+  /// Whether any lane of a mask holds.
+  static OCTET_HD bool any_i32(Mask a) { return simd::any(a); }
 
   // f32
   template <class A, class B>
@@ -329,6 +331,9 @@ struct VectorLane {
 
   static OCTET_HD F32 gather(const float* table, I32 index) {
     return simd::apply(simd::Gather{table}, index);
+  }
+  static OCTET_HD I32 lookup16(const std::int32_t* table, I32 index) {
+    return simd::apply(simd::Lookup16{table}, index);
   }
 
  private:

@@ -34,15 +34,16 @@
 //
 // A scheme whose Out is 64-bit sums in bins may name a type Into: then fold() is also
 //
-//   into = scheme.into(step)                 {bin, factor, opens}
-//   if (into.opens) scheme.make_room(out[c], step)
+//   into = scheme.into(step)                 {bin, factor, opens, ...}
+//   if (into.opens) scheme.make_room(out[c], into)
 //   out[c].bin[into.bin] += (sum over j of p[j] v[j][c]) * into.factor
 //
 // where bins that are not in use may hold anything; and where no row of a group has outputs yet, bins are
 // set, and nothing is made room for.
 //
 // A scheme may have only(): of a row that sees one key block alone, and where the fold channels are 1, out[c]
-// is scheme.only(sum over j of p[j] v[j][c], state), and rough() takes that sum too.
+// is scheme.only(sum over j of p[j] v[j][c], state). rough() takes that sum too, and rough_endings(), which is
+// rough_ending() of several rows, is told so.
 //
 // A scheme whose rows come in lanes may have closing(state), what finish() makes of the state for all
 // channels: then o[c] = scheme.finish(out[c], closing, channel[c]) too.
@@ -87,7 +88,7 @@
 //                   the peaks that view() and step() take: all functions of rows are of one row.
 //   Sum             what absorb() takes: the sum of a block's masses, for each lane's row or for the one row
 // If not kRowLanes, a scheme may have RowsOf<R>, what it needs of R::kWidth rows to make their views
-// together. Members of Key, and of Row, View, State, Step and Channel where they are lanes, are lanes of four
+// together, and StatesOf<R>, the states of so many rows, of which it makes their steps together. Members of Key, and of Row, View, State, Step and Channel where they are lanes, are lanes of four
 // bytes a value: a kernel may keep such a struct as arrays, one a member, and read lanes from anywhere in
 // them.
 //

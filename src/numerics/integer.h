@@ -11,6 +11,7 @@
 #include "numerics/integer_arith.h"
 #include "numerics/integer_bins.h"
 #include "numerics/integer_ends.h"
+#include "numerics/integer_rows.h"
 #include "numerics/integer_views.h"
 
 namespace octet {
@@ -53,10 +54,10 @@ struct IntegerScheme {
     integer::Scaled k;        ///< K's scale, 24 bits
     std::int32_t v_exponent;  ///< least power of two >= V's largest scale in the block
   };
-  /// Constants of R::kWidth rows, for kernels that make their views together.
+  /// Constants of R::kWidth rows, for kernels that make them and their views together.
   template <class R>
   struct RowsOf : integer::Views<R>::Rows {
-    OCTET_HOST void put(int lane, const Row& row) { integer::Views<R>::Rows::put(lane, row.octaves); }
+    OCTET_HOST Row at(std::int64_t row) const { return {integer::Views<R>::Rows::at(row)}; }
     /// fits_u16() of all of them.
     OCTET_HOST bool fit_u16(const Block& block) const {
       return this->most + block.k.exponent + 55 + kUnitBits <= 0;
@@ -88,6 +89,22 @@ struct IntegerScheme {
     std::int32_t out_factor = 0;  ///< of the last key block's sums
     integer::Bins<One> sum;
   };
+  template <class R>
+  using IntoOf = integer::IntoRows<R>;
+  /// States of R::kWidth rows, for kernels that make their steps together.
+  template <class R>
+  struct StatesOf : integer::States<R> {
+    OCTET_HOST State at(std::int64_t row) const {
+      State state{this->out_top[row], this->sum_top[row], this->out_unused[row], this->out_factor[row], {}};
+      for (int i = 0; i < integer::kBins; ++i) state.sum.bin[i] = this->bin[i][row];
+      return state;
+    }
+    OCTET_HOST void put(std::int64_t row, const State& state) {
+      this->out_top[row] = state.out_top, this->sum_top[row] = state.sum_top;
+      this->out_unused[row] = state.out_unused, this->out_factor[row] = state.out_factor;
+      for (int i = 0; i < integer::kBins; ++i) this->bin[i][row] = state.sum.bin[i];
+    }
+  };
   struct Step {
     std::int32_t origin;  ///< score of weight 1
     std::int32_t fold;    ///< 2^11 times the reference's fraction of an octave as a factor
@@ -98,6 +115,7 @@ struct IntegerScheme {
   struct Into {
     std::int32_t bin, factor;
     bool opens;  ///< whether make_room() comes first
+    std::int32_t moved, used;
   };
   struct Ending {
     std::int32_t exponent;        ///< of the row's largest output
@@ -107,6 +125,7 @@ struct IntegerScheme {
   };
 
   /// What decides the codes of a row from its outputs as floats.
+  enum class RoughOf : std::int32_t { outputs, sums };
   struct Rough {
     float factor;  ///< codes an output
     float scale;   ///< the row's
@@ -126,6 +145,11 @@ struct IntegerScheme {
   OCTET_HD Row row(float q_scale) const {
     const integer::Scaled q = integer::split(q_scale);
     return {integer::normalised(q.mantissa * octaves.mantissa, q.exponent + octaves.exponent, 31)};
+  }
+  /// row() of each of so many rows, one a lane; count: of those that matter.
+  template <class R>
+  OCTET_HOST RowsOf<R> rows(typename R::F32 q_scales, int count) const {
+    return {integer::Views<R>::Rows::of(q_scales, octaves, count)};
   }
   /// v_largest: the largest of V's scales in the key block, seen by the row or not; 1 where they are not in
   /// P.
@@ -194,6 +218,12 @@ struct IntegerScheme {
   OCTET_HD U16 weight(Score score, const Step& step) const {
     return exp2_u16(L::to_u16_i32(L::sub_i32(step.origin, score)));
   }
+  /// step() of the rows that `states` are of. largest: positions of their largest scores, below 2^23.
+  template <class R>
+  OCTET_HOST integer::Steps<R> steps(const integer::States<R>& states, typename R::I32 largest,
+                                     const Block& block) const {
+    return integer::Steps<R>::of(states, largest, block.v_exponent, kGridBits);
+  }
   /// round(255 w / 2^15): 255 for w = 32767.
   OCTET_HD I32 code(U16 weight) const { return L::widen_u16(L::mulhrs_u16(weight, 255)); }
   OCTET_HD I32 mass(U16 weight, I32 /*code*/, const Key& key) const {
@@ -208,8 +238,9 @@ struct IntegerScheme {
   /// to the bin, or set it if the row sees its first key block. Bins that are not in use may hold anything.
   OCTET_HD Into into(const Step& step) const {
     const integer::Place& place = step.out;
-    if (place.slot >= integer::kBins) return {0, 0, false};
-    return {place.slot, step.fold << place.shift, place.moved > 0 || place.slot >= step.out_used};
+    if (place.slot >= integer::kBins) return {};
+    return {place.slot, step.fold << place.shift, place.moved > 0 || place.slot >= step.out_used, place.moved,
+            step.out_used};
   }
   /// The output of a row that has seen one key block, from the block's sums.
   OCTET_HD Out only(PvAcc pv, const State& state) const {
@@ -217,8 +248,8 @@ struct IntegerScheme {
     out.bin[0] = L::mul_wide(pv, state.out_factor);
     return out;
   }
-  OCTET_HD void make_room(Out& out, const Step& step) const {
-    out.make_room(step.out.moved, step.out.slot, step.out_used);
+  OCTET_HD void make_room(Out& out, const Into& into) const {
+    out.make_room(into.moved, into.bin, into.used);
   }
   OCTET_HD State absorb(const State& state, const Step& step, Sum sum) const {
     State next{step.out.top, step.sum.top, integer::kBins - used_after(step), into(step).factor, state.sum};
@@ -285,10 +316,8 @@ struct IntegerScheme {
     if (state.out_unused == integer::kBins - 1) return rough_of(out.bin[0]);
     return rough_of(out.total(state.out_unused));
   }
-  /// The same of only(): the factor is exact, a fold of 12 bits and zeros.
-  OCTET_HD F32 rough(PvAcc pv, const State& state) const {
-    return L::mul(L::to_f32(pv), static_cast<float>(state.out_factor));
-  }
+  /// The same of only(), but for the row's factor, a fold of 12 bits and zeros.
+  OCTET_HD F32 rough(PvAcc pv) const { return L::to_f32(pv); }
   /// A channel's factor for it, exactly; NaN where it lies out of the range that this way of a row's end has.
   OCTET_HD F32 rough_channel(const ChannelScales<L>& s) const {
     constexpr std::int32_t kMost = 60, kNan = 0x7fc00000;
@@ -302,18 +331,24 @@ struct IntegerScheme {
   }
   /// largest: of the row's outputs, their channels' factors in them, in size.
   OCTET_HD Rough rough_ending(const State& state, float largest) const {
-    constexpr float kUnit = 128.0f / 255, kLeastCode = 63.75f, kOver = 1 / kLeastCode;
-    constexpr float kLeast = power_of_two(-100), kMost = power_of_two(100);
-    const float unit = kUnit / static_cast<float>(state.sum.total()), most = largest * unit;
-    if (!(largest >= kLeast && largest <= kMost && most >= kLeast && most <= kMost)) return {0, 0, false};
-    const std::int32_t octave =
-        static_cast<std::int32_t>(bits_of(most * kOver) >> kF32MantissaBits) - kF32Bias;
-    const std::int32_t exponent = octave + integer::kBinOctaves * (state.out_top - state.sum_top);
-    if (exponent <= -kF32Bias || exponent > kF32Bias) return {0, 0, false};
-    const float factor = unit * power_of_two(-octave);
-    // The largest code lies in 64...127: from 127.5 on, and below half of that, the scale is another one.
-    // 127.5 is as far from integers as kRoughSure does not let pass.
-    return {factor, power_of_two(exponent), largest * factor > kLeastCode + (0.5f - kRoughSure)};
+    const RoughRows<One> rows =
+        rough_endings<One>(state.sum.total(), state.out_top - state.sum_top, 1.0f, largest);
+    if (!rows.sure) return {0, 0, false};
+    return {rows.factor, rows.scale, true};
+  }
+  /// The same of rows that make their ends together.
+  template <class R>
+  struct RoughRows {
+    typename R::F32 factor, scale;
+    typename R::Mask sure;
+  };
+  /// of_sums: whether `largest` is of rough(sums), which wants the row's factor yet.
+  template <class R>
+  OCTET_HOST RoughRows<R> rough_endings(const integer::States<R>& states, RoughOf of,
+                                        typename R::F32 largest) const {
+    const auto factor = of == RoughOf::sums ? R::to_f32(R::load(states.out_factor)) : R::broadcast(1.0f);
+    return rough_endings<R>(states.total(), R::sub_i32(R::load(states.out_top), R::load(states.sum_top)),
+                            factor, largest);
   }
   OCTET_HD float lse(const State& state, const Row& row) const {
     constexpr double kLn2Q24 = 0.693147180559945309417 / (1 << 24);
@@ -366,10 +401,31 @@ struct IntegerScheme {
   static OCTET_HD I32 mantissa_at(const Wide& wide, Exponent exponent) {
     return L::select_i32(L::equal_i32(wide.exponent, exponent), wide.mantissa, 0);
   }
-  static OCTET_HD F32 rough_of(const I64& total) {
+  template <class R = L>
+  static OCTET_HD typename R::F32 rough_of(const typename R::I64& total) {
     constexpr float kTwo32 = 4294967296.0f;
-    const I32 low = L::low_word(total), high = L::sub_i32(L::high_word(total), L::sra_i32(low, 31));
-    return L::add(L::mul(L::to_f32(high), kTwo32), L::to_f32(low));
+    const auto low = R::low_word(total), high = R::sub_i32(R::high_word(total), R::sra_i32(low, 31));
+    return R::add(R::mul(R::to_f32(high), kTwo32), R::to_f32(low));
+  }
+  /// tops: how many bins the highest of the outputs lies above that of the sum.
+  template <class R>
+  static OCTET_HD RoughRows<R> rough_endings(typename R::I64 sum, typename R::I32 tops,
+                                             typename R::F32 out_factor, typename R::F32 largest) {
+    constexpr float kUnit = 128.0f / 255, kLeastCode = 63.75f, kOver = 1 / kLeastCode;
+    constexpr float kLeast = power_of_two(-100), kMost = power_of_two(100);
+    const auto unit = R::mul(R::div(kUnit, rough_of<R>(sum)), out_factor), most = R::mul(largest, unit);
+    const auto fits = R::less(kLeast, R::min(largest, most)) & R::less(R::max(largest, most), kMost);
+    const auto octave = R::sub_i32(R::sra_i32(R::bits(R::mul(most, kOver)), kF32MantissaBits), kF32Bias);
+    const auto exponent = R::add_i32(octave, R::mul_i32(tops, integer::kBinOctaves));
+    const auto normal = R::less_i32(-kF32Bias, exponent) & R::less_i32(exponent, kF32Bias + 1);
+    const auto power = [](auto e) {
+      return R::from_bits(R::shl_i32(R::add_i32(e, kF32Bias), kF32MantissaBits));
+    };
+    const auto factor = R::mul(unit, power(R::sub_i32(0, octave)));
+    // The largest code lies in 64...127: from 127.5 on, and below half of that, the scale is another one.
+    // 127.5 is as far from integers as kRoughSure does not let pass.
+    const auto above = R::less(kLeastCode + (0.5f - kRoughSure), R::mul(largest, factor));
+    return {factor, power(exponent), static_cast<typename R::Mask>(fits & normal & above)};
   }
   static OCTET_HD std::int32_t fold_of(std::int32_t sixteenth);
   static OCTET_HD std::int32_t used_after(const Step& step) {
@@ -463,12 +519,10 @@ OCTET_HD typename IntegerScheme<L>::Step IntegerScheme<L>::step(const State& sta
   return s;
 }
 
-// round(2^11 * 2^(i / 16))
 template <class L>
-OCTET_HD std::int32_t IntegerScheme<L>::fold_of(std::int32_t i) {
-  constexpr std::int32_t kFold[16] = {2048, 2139, 2233, 2332, 2435, 2543, 2656, 2774,
-                                      2896, 3025, 3158, 3298, 3444, 3597, 3756, 3922};
-  return kFold[i];
+OCTET_HD std::int32_t IntegerScheme<L>::fold_of(std::int32_t sixteenth) {
+  constexpr integer::Folds kFolds;
+  return kFolds.of[sixteenth];
 }
 
 // One integer division a row, none an output: codes are mantissas times the sum's reciprocal, shifted so that

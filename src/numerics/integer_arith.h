@@ -63,6 +63,12 @@ OCTET_HD constexpr Scaled normalised(std::int64_t x, std::int32_t exponent, std:
   return {mantissa >> carry, exponent + drop + carry};
 }
 
+/// round(2^11 * 2^(i / 16))
+struct Folds {
+  std::int32_t of[16] = {2048, 2139, 2233, 2332, 2435, 2543, 2656, 2774,
+                         2896, 3025, 3158, 3298, 3444, 3597, 3756, 3922};
+};
+
 /// log2(x) in units of 2^-24, truncated, for 1 <= x < 2^63: each squaring of a 32-bit mantissa yields one
 /// bit.
 OCTET_HD constexpr std::int64_t log2_q24(std::int64_t x) {

@@ -7,6 +7,7 @@
 
 #include "base/hd.h"
 #include "numerics/integer_arith.h"
+#include "numerics/integer_ends.h"
 
 namespace octet::integer {
 
@@ -17,13 +18,34 @@ struct Views {
 
   /// Octaves an accumulator unit as rows bring them: Scaled of 31 bits or 0.
   struct Rows {
-    std::int32_t mantissa[R::kWidth] = {}, exponent[R::kWidth] = {};
-    std::int32_t most = -(1 << 30);  ///< the largest exponent
+    alignas(32) std::int32_t mantissa[R::kWidth], exponent[R::kWidth];
+    std::int32_t most;  ///< the largest exponent of a row
 
-    OCTET_HOST void put(int lane, const Scaled& octaves) {
-      mantissa[lane] = static_cast<std::int32_t>(octaves.mantissa), exponent[lane] = octaves.exponent;
-      most = octaves.exponent > most ? octaves.exponent : most;
+    /// normalised() of each row's scale, finite and >= 0, times `octaves`, 24 bits or 0: the products have 47
+    /// or 48 bits. Rows beyond `count` are not counted.
+    static OCTET_HOST Rows of(typename R::F32 scales, const Scaled& octaves, int count) {
+      constexpr std::uint32_t kBelow = 8;  // of a scale's 32 bits the lowest are 0
+      const ScaledLanes<R> scale = split_lanes<R>(scales);
+      const I32 factor = as_signed(R::srl_u32(as_unsigned(scale.mantissa), kBelow));
+      const auto product = R::mul_wide(factor, static_cast<std::int32_t>(octaves.mantissa));
+      const I32 high = R::high_word(product);
+      const auto is_short = R::less_i32(high, 1 << (47 - 32));
+      const auto rounded = [&](std::uint32_t n) {
+        return R::low_word(R::sra_i64(R::add_i64(product, std::int64_t{1} << (n - 1)), n));
+      };
+      const I32 bits = R::select_i32(is_short, rounded(16), rounded(17));
+      const auto carry = R::srl_u32(as_unsigned(bits), 31);
+      const I32 drop = R::add_i32(R::select_i32(is_short, 16, 17), as_signed(carry));
+      const I32 power =
+          R::add_i32(R::add_i32(scale.exponent, drop), octaves.exponent + static_cast<std::int32_t>(kBelow));
+      Rows rows;
+      R::store(rows.mantissa, as_signed(R::srl_u32(as_unsigned(bits), carry)));
+      R::store(rows.exponent, R::select_i32(R::equal_i32(bits, 0), 0, power));
+      rows.most = rows.exponent[0];
+      for (int i = 1; i < count; ++i) rows.most = rows.exponent[i] > rows.most ? rows.exponent[i] : rows.most;
+      return rows;
     }
+    OCTET_HOST Scaled at(std::int64_t row) const { return {mantissa[row], exponent[row]}; }
   };
 
   I32 multiplier;  ///< M of 16 bits

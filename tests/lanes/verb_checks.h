@@ -187,6 +187,11 @@ struct Verbs {
     for (float& x : table) draw(random, x);
     unary<float, std::int32_t>(
         "gather", [&](auto l, auto a) { return decltype(l)::gather(table, a & (kEntries - 1)); });
+    constexpr int kFew = 16;
+    std::int32_t few[kFew];
+    for (std::int32_t& x : few) draw(random, x);
+    unary<std::int32_t, std::int32_t>(
+        "lookup16", [&](auto l, auto a) { return decltype(l)::lookup16(few, a & (kFew - 1)); });
   }
 
   void single_lanes() {
@@ -205,6 +210,12 @@ struct Verbs {
       for (const std::int32_t x : a.of) largest = ScalarLane::max_i32(largest, x);
       const std::int32_t found = L::largest_lane_i32(L::load(a.of));
       compare(report, "largest_lane_i32", &found, &largest, 1);
+      const std::int32_t x = a.of[trial % kLanes];
+      const std::int32_t any = L::any_i32(L::equal_i32(L::load(a.of), x)),
+                         none = !L::any_i32(L::less_i32(largest, L::load(a.of)));
+      const std::int32_t yes = 1;
+      compare(report, "any_i32", &any, &yes, 1);
+      compare(report, "any_i32 of none", &none, &yes, 1);
     }
   }
 

@@ -354,7 +354,7 @@ TEST(IntegerBins, RoomIsMadeForWhatIsAddedWhateverTheUnusedBinsHold) {
       if (block == 0) {
         kept.bin[into.bin] = std::int64_t{pv} * into.factor;
       } else {
-        if (into.opens) scheme.make_room(kept, step);
+        if (into.opens) scheme.make_room(kept, into);
         kept.bin[into.bin] += std::int64_t{pv} * into.factor;
       }
       state = scheme.absorb(state, step, 1 << 20);

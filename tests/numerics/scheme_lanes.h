@@ -41,7 +41,7 @@ class SchemeCheck {
         if constexpr (S::kRowLanes)
           float_rows(lanes, one);
         else
-          integer_row(lanes, one), views_together(one);
+          integer_row(lanes, one), rows_together(one);
       }
     }
   }
@@ -344,18 +344,25 @@ class SchemeCheck {
     }
   }
 
-  /// Views of rows that are made together, a row a lane, against those of each.
-  void views_together(const One& one) {
+  /// Rows that are made together, a row a lane, with their views and steps, against those of each.
+  void rows_together(const One& one) {
     if constexpr (requires { typename One::template RowsOf<L>; }) {
-      typename One::template RowsOf<L> rows;
+      float scales[kLanes];
       typename One::Row row[kLanes];
-      std::int32_t peak[kLanes];
+      std::int32_t peak[kLanes], mantissa[kLanes], exponent[kLanes];
       const typename One::Block block = one.block(plausible_scale() * power_of_two(-12), 1.0f);
       for (int i = 0; i < kLanes; ++i) {
-        row[i] = one.row(random_.below(16) == 0 ? 0.0f : plausible_scale());
-        rows.put(i, row[i]);
+        const std::uint32_t kind = random_.below(16);
+        scales[i] = kind == 0 ? 0.0f : kind == 1 ? power_of_two(-126) / 8 : plausible_scale();
+        row[i] = one.row(scales[i]);
+        mantissa[i] = static_cast<std::int32_t>(row[i].octaves.mantissa),
+        exponent[i] = row[i].octaves.exponent;
         peak[i] = acc(std::int32_t{});
       }
+      const auto rows = one.template rows<L>(L::load(scales), kLanes);
+      expect("mantissas together", L::load(rows.mantissa), mantissa);
+      expect("exponents together", L::load(rows.exponent), exponent);
+      steps_together(one);
       bool fit = true;
       for (const typename One::Row& r : row) fit = fit && One::fits_u16(r, block);
       const std::int32_t fits = rows.fit_u16(block), each_fits = fit;
@@ -373,6 +380,60 @@ class SchemeCheck {
       expect("shifts together", views.right, right);
       expect("halves together", views.half, half);
       expect("positions together", views.position(L::load(peak)), position);
+    }
+  }
+
+  /// Steps of rows over several key blocks: what they add to outputs, and their states.
+  void steps_together(const One& one) {
+    typename One::template StatesOf<L> states;
+    typename One::template IntoOf<L> into{};
+    states.clear();
+    for (int b = 0; b < 6; ++b) {
+      typename One::Block block{};
+      block.v_exponent = static_cast<std::int32_t>(random_.below(60)) - 30;
+      std::int32_t largest[kLanes], seen[kLanes];
+      std::int64_t sums[kLanes];
+      for (int i = 0; i < kLanes; ++i) {
+        // Most blocks are near each other; some lie bins above or below all others.
+        const std::int32_t reach = random_.below(4) == 0 ? 1 << 22 : 1 << 14;
+        largest[i] = static_cast<std::int32_t>(random_.below(2 * static_cast<std::uint32_t>(reach))) - reach;
+        seen[i] = random_.below(4) == 0 ? 0 : -1;
+        sums[i] = (std::int64_t{random_.below(1 << 22)} << 22) + random_.below(1 << 22);
+      }
+      const auto mask = L::equal_i32(L::load(seen), -1);
+      const auto steps = one.template steps<L>(states, L::load(largest), block);
+      steps.put_into(into, mask);
+      std::int32_t above[kLanes], want_bin[kLanes];
+      std::int64_t want_factor[kLanes];
+      typename One::State want[kLanes];
+      for (int i = 0; i < kLanes; ++i) {
+        typename One::View view{};
+        view.position = largest[i], view.v_exponent = block.v_exponent;
+        want[i] = states.at(i);
+        const typename One::Step step = one.step(want[i], 0, view);
+        const typename One::Into one_into = seen[i] ? one.into(step) : typename One::Into{};
+        above[i] = step.origin, want_bin[i] = one_into.bin, want_factor[i] = one_into.factor;
+        if (seen[i]) want[i] = one.absorb(want[i], step, sums[i]);
+        const bool lanes_open = into.any_opens && into.opens[i];
+        const std::int32_t room[] = {lanes_open, lanes_open ? into.moved[i] : 0,
+                                     lanes_open ? into.used[i] : 0};
+        const std::int32_t want_room[] = {one_into.opens, one_into.opens ? one_into.moved : 0,
+                                          one_into.opens ? one_into.used : 0};
+        compare(report_, "room together", room, want_room, 3);
+      }
+      expect("references together", steps.above(), above);
+      compare(report_, "bins together", into.bin, want_bin, kLanes);
+      compare(report_, "factors together", into.factor, want_factor, kLanes);
+      steps.absorb(states, L::load(sums), mask);
+      for (int i = 0; i < kLanes; ++i) {
+        const typename One::State got = states.at(i);
+        const std::int64_t of[] = {got.out_top,    got.sum_top,    got.out_unused, got.out_factor,
+                                   got.sum.bin[0], got.sum.bin[1], got.sum.bin[2]};
+        const std::int64_t of_one[] = {want[i].out_top,    want[i].sum_top,    want[i].out_unused,
+                                       want[i].out_factor, want[i].sum.bin[0], want[i].sum.bin[1],
+                                       want[i].sum.bin[2]};
+        compare(report_, "states together", of, of_one, 7);
+      }
     }
   }
 
