@@ -234,8 +234,6 @@ class Call {
     std::int32_t* q_size = scratch.take<std::int32_t>(padded + kRowsBeyond);
     std::int32_t* q_sum = scratch.take<std::int32_t>(padded);
     float* q_scale = scratch.take<float>(padded + kRowsBeyond);
-    std::int64_t* first = scratch.take<std::int64_t>(padded);
-    std::int64_t* last = scratch.take<std::int64_t>(padded);
     std::memset(q_packed + rows * groups * 4, 0, static_cast<std::size_t>((padded - rows) * groups * 4));
     std::int64_t r = 0;
     for (std::int64_t h = unit.head; h < unit.head + unit.heads; ++h) {
@@ -247,11 +245,8 @@ class Call {
     packed_.sum_queries(q_packed, padded, {q_sum, q_size});
     std::fill(q_scale + rows, q_scale + padded + kRowsBeyond, q_scale[rows - 1]);
     std::fill(q_size + padded, q_size + padded + kRowsBeyond, 0);
-    see(unit, keys, first, last, call);
-    std::fill(first + rows, first + padded, first[rows - 1]);
-    std::fill(last + rows, last + padded, last[rows - 1]);
-    call.q = q_packed, call.q_size = q_size, call.q_sum = q_sum, call.q_scale = q_scale, call.first = first,
-    call.last = last;
+    call.q = q_packed, call.q_size = q_size, call.q_sum = q_sum, call.q_scale = q_scale;
+    see(unit, keys, scratch, call);
     call.bias = bias_rows(unit, scratch);
 
     float* channel = scratch.take<float>(dim_v);
@@ -276,15 +271,12 @@ class Call {
     return call;
   }
 
-  /// Which of `keys` each row sees: first, last and what they span.
-  void see(const Unit& unit, const call::KeyRange& keys, std::int64_t* first, std::int64_t* last,
-           RowsCall& call) const {
+  /// Which of `keys` the rows see.
+  void see(const Unit& unit, const call::KeyRange& keys, Scratch& scratch, RowsCall& call) const {
     call.seen_by_any = call.seen_by_all = {keys.begin, keys.end};
-    if (call::sees_all(problem_.desc)) {
-      std::fill_n(first, unit.rows(), keys.begin);
-      std::fill_n(last, unit.rows(), keys.end);
-      return;
-    }
+    if (call::sees_all(problem_.desc)) return;
+    std::int64_t* first = scratch.take<std::int64_t>(unit.rows());
+    std::int64_t* last = scratch.take<std::int64_t>(unit.rows());
     KeySpan any{keys.end, 0}, all{0, keys.end};
     for (std::int64_t r = 0; r < unit.rows(); ++r) {
       const call::KeyRange seen = visible(unit, unit.begin + r % unit.tokens());
@@ -293,7 +285,7 @@ class Call {
       any = {std::min(any.first, first[r]), std::max(any.last, last[r])};
       all = {std::max(all.first, first[r]), std::min(all.last, last[r])};
     }
-    call.seen_by_any = any, call.seen_by_all = all;
+    call.first = first, call.last = last, call.seen_by_any = any, call.seen_by_all = all;
   }
 
   BiasRows bias_rows(const Unit& unit, Scratch& scratch) const {

@@ -252,11 +252,13 @@ class RowsNest {
     return true;
   }
 
-  /// The same, row by row.
-  bool find_keys(ThisVisit& visit) {
+  /// The same, row by row: with a bias or a mask.
+  __attribute__((noinline)) bool find_keys(ThisVisit& visit) {
     const std::int64_t row = visit.group * kRows, begin = visit.block.begin, count = visit.block.keys();
     for (std::int64_t r = 0; r < visit.live; ++r) {
-      const std::int64_t first = call_.first[row + r] - begin, last = call_.last[row + r] - begin;
+      const KeySpan seen =
+          call_.first ? KeySpan{call_.first[row + r], call_.last[row + r]} : call_.seen_by_all;
+      const std::int64_t first = seen.first - begin, last = seen.last - begin;
       visit.keys[r] = {first > 0 ? first : 0, last < count ? last : count};
     }
     bias_.read({row, visit.live, begin}, visit.keys);

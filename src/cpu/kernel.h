@@ -96,7 +96,7 @@ struct RowsCall {
   const std::int32_t* q_size;  ///< [row]: sum of |q|; padding rows too, and kRowsBeyond numbers more
   const std::int32_t* q_sum;   ///< [row]: sum of q's codes; padding rows too
   const float* q_scale;        ///< [row]; padding rows too, and kRowsBeyond numbers more
-  const std::int64_t* first;   ///< [row]: visible keys [first, last)
+  const std::int64_t* first;   ///< [row]: visible keys [first, last); null: all rows see the same
   const std::int64_t* last;
   KeySpan seen_by_any, seen_by_all;  ///< from the first that one row sees to the last; keys that all rows see
   const float* channel;              ///< [dim_v, padded]: V's scale of a channel at the end

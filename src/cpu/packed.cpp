@@ -156,9 +156,16 @@ void PackedCall::pack(std::byte* workspace, const call::Problem& problem, const 
   const HeadIndex head{sequence, kv_head};
   const std::int64_t begin = block * key_block_, tokens = problem.k.length(sequence);
   const std::int64_t end = std::min(begin + key_block_, tokens);
+  // The tokens behind any other block are the next one's. The last token's neighbours in its vector or group
+  // are cleared with it, before it comes.
+  if (end == tokens) {
+    const Region r = region(problem, sequence, kv_head);
+    const std::int64_t padded = round_up(end, kTokenStep);
+    const auto whole = [&](std::int64_t step) { return std::max(begin, end / step * step); };
+    clear_k(workspace + r.k, whole(nest_.packing.lanes), padded);
+    clear_v(workspace + r.v, whole(group_elements(nest_.packing.v)), padded);
+  }
   put(workspace, problem, prepare, head, {k, v, begin, end - begin, begin});
-  // The tokens behind any other block are the next one's.
-  if (end == tokens) clear(workspace, problem, head, end, round_up(end, kTokenStep));
   note_values(workspace, problem, head, begin, end);
   close(workspace, problem, prepare, head, block);
 }
@@ -351,14 +358,17 @@ void PackedCall::put_v_numbers(const Rows& rows, const Prepare& prepare, std::by
 void PackedCall::clear(std::byte* workspace, const call::Problem& problem, const HeadIndex& head,
                        std::int64_t begin, std::int64_t end) const {
   const Region r = region(problem, head.sequence, head.kv_head);
+  clear_k(workspace + r.k, begin, end);
+  clear_v(workspace + r.v, begin, end);
+}
+
+// Tokens of one vector of K's, and of one group of V's, lie beside each other; whole ones one after another.
+void PackedCall::clear_k(std::byte* k, std::int64_t begin, std::int64_t end) const {
   const std::int64_t lanes = nest_.packing.lanes;
-  const std::int64_t group = group_elements(nest_.packing.v), bytes = element_bytes(nest_.packing.v);
-  // Tokens of one vector of K's, and of one group of V's, lie beside each other; whole ones one after
-  // another.
   for (std::int64_t j = begin; j < end;) {
     const std::int64_t lane = j % lanes, count = std::min(lanes - lane, end - j);
     const std::int64_t whole = lane == 0 ? (end - j) / lanes * lanes : 0;
-    std::byte* column = workspace + r.k + (j / lanes * dim_groups_ * lanes + lane) * 4;
+    std::byte* column = k + (j / lanes * dim_groups_ * lanes + lane) * 4;
     if (whole > 0)
       std::memset(column, 0, static_cast<std::size_t>(4 * whole * dim_groups_));
     else
@@ -366,10 +376,14 @@ void PackedCall::clear(std::byte* workspace, const call::Problem& problem, const
         std::fill_n(column + s * lanes * 4, 4 * count, std::byte{0});
     j += std::max(whole, count);
   }
+}
+
+void PackedCall::clear_v(std::byte* v, std::int64_t begin, std::int64_t end) const {
+  const std::int64_t group = group_elements(nest_.packing.v), bytes = element_bytes(nest_.packing.v);
   for (std::int64_t j = begin; j < end;) {
     const std::int64_t first = j % group, count = std::min(group - first, end - j);
     const std::int64_t whole = first == 0 ? (end - j) / group * group : 0;
-    std::byte* row = workspace + r.v + j / group * dim_v_ * 4;
+    std::byte* row = v + j / group * dim_v_ * 4;
     if (whole > 0)
       std::memset(row, 0, static_cast<std::size_t>(4 * dim_v_ * (whole / group)));
     else

@@ -85,7 +85,9 @@ class PackedCall {
 
   void pack_row(Element element, const call::HeadOperand& operand, std::int64_t token, std::byte* out) const;
   void pack_codes(Element element, const std::int8_t* codes, std::int64_t dim, std::byte* out) const;
-  // put()'s parts; out, sums: of token 0 and block 0 of the region.
+  // clear()'s and put()'s parts; k, v, out, sums: of token 0 and block 0 of the region.
+  void clear_k(std::byte* k, std::int64_t begin, std::int64_t end) const;
+  void clear_v(std::byte* v, std::int64_t begin, std::int64_t end) const;
   void put_k(const Rows& rows, std::byte* out) const;
   void put_v_codes(const Rows& rows, std::byte* out, std::int32_t* sums) const;
   void put_v_halves(const Rows& rows, const Prepare& prepare, std::byte* out) const;

@@ -49,6 +49,8 @@ struct FoldedU8 : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s
   OCTET_HD Step step(const State& state, Score peak, const View&) const {
     return Online<L>::against_block_maximum(state, peak);
   }
+  /// The same of rows that have seen nothing yet, for kernels that know it.
+  OCTET_HD Step first_step(Score peak) const { return Online<L>::of_first_block(peak); }
   OCTET_HD F32 weight(Score score, const Step& step) const {
     return kWeightUnit * Exponential::exp2(score - step.origin);
   }

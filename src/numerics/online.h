@@ -39,6 +39,9 @@ struct Online {
             L::select(rises, L::broadcast(1), lower)};
   }
 
+  /// The same of a row that has seen nothing yet.
+  static OCTET_HD Step of_first_block(F32 peak) { return {peak, peak, F32{}, L::broadcast(1)}; }
+
   static OCTET_HD State absorb(const State& state, const Step& step, F32 block_sum) {
     return {step.reference, state.sum * step.decay + block_sum * step.factor};
   }
