@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "base/hd.h"
+
 namespace octet {
 
 /// The token ranges of one tensor. Dense: sequence s is batch entry s, tokens [0, tokens). Varlen: batch is 1
@@ -9,11 +11,11 @@ namespace octet {
 struct Sequences {
   std::int64_t count = 0;
   std::int64_t tokens = 0;                   ///< dense: of each sequence; varlen: in total
-  const std::int32_t* cu_seqlens = nullptr;  ///< null: dense
+  const std::int32_t* cu_seqlens = nullptr;  ///< null: dense; in device memory for device code
 
-  std::int64_t batch(std::int64_t s) const { return cu_seqlens ? 0 : s; }
-  std::int64_t begin(std::int64_t s) const { return cu_seqlens ? cu_seqlens[s] : 0; }
-  std::int64_t length(std::int64_t s) const {
+  OCTET_HD std::int64_t batch(std::int64_t s) const { return cu_seqlens ? 0 : s; }
+  OCTET_HD std::int64_t begin(std::int64_t s) const { return cu_seqlens ? cu_seqlens[s] : 0; }
+  OCTET_HD std::int64_t length(std::int64_t s) const {
     return cu_seqlens ? cu_seqlens[s + 1] - cu_seqlens[s] : tokens;
   }
 

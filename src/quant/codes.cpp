@@ -1,7 +1,6 @@
 #include "quant/codes.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "numerics/formats.h"
 #include "quant/row_kernels.h"
@@ -9,22 +8,6 @@
 
 namespace octet::quant {
 namespace {
-
-// Adding 1.5 * 2^23 leaves a float whose last place is 1, so the adder rounds to nearest even and the low
-// bits of the sum are the integer in two's complement. Exact for |x| < 2^22; vectorises with SSE2, std::rint
-// does not.
-constexpr float kRoundToInteger = 12582912.0f;
-
-// The code nearest to value, in [-limit, limit]. Clamps the magnitude's bits, which order like the values do:
-// compilers vectorise integer selects, but not float ones, whose comparisons might trap.
-std::int32_t nearest_code(float value, float limit) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const auto size = static_cast<std::int32_t>(bits & kAbsMask);
-  const auto most = std::bit_cast<std::int32_t>(limit);
-  const std::uint32_t clamped = static_cast<std::uint32_t>(size < most ? size : most) | (bits & ~kAbsMask);
-  return std::bit_cast<std::int32_t>(std::bit_cast<float>(clamped) + kRoundToInteger) -
-         std::bit_cast<std::int32_t>(kRoundToInteger);
-}
 
 void write_s8(std::int8_t* to, const float* values, std::int64_t channels) {
   for (std::int64_t c = 0; c < channels; ++c) {

@@ -2,9 +2,26 @@
 #pragma once
 #include <cstdint>
 
+#include "base/bits.h"
+#include "base/hd.h"
 #include "octet/types.hpp"
+#include "quant/rows.h"
 
 namespace octet::quant {
+
+/// Adding 1.5 * 2^23 leaves a float whose last place is 1, so the adder rounds to nearest even and the low
+/// bits of the sum are the integer in two's complement. Exact for |x| < 2^22; vectorises with SSE2, std::rint
+/// does not.
+inline constexpr float kRoundToInteger = 12582912.0f;
+
+/// The code nearest to value, in [-limit, limit]. Clamps the magnitude's bits, which order like the values
+/// do: compilers vectorise integer selects, but not float ones, whose comparisons might trap.
+OCTET_HD std::int32_t nearest_code(float value, float limit) {
+  const std::uint32_t bits = bits_of(value);
+  const std::int32_t size = as_signed(bits & kAbsMask), most = as_signed(bits_of(limit));
+  const std::uint32_t clamped = as_unsigned(size < most ? size : most) | (bits & ~kAbsMask);
+  return as_signed(bits_of(float_of(clamped) + kRoundToInteger)) - as_signed(bits_of(kRoundToInteger));
+}
 
 /// s8, s4, e4m3 and e5m2 are codes that need scales; f16, bf16, f32 and f64 are plain numbers.
 bool has_scales(DType format);

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <vector>
 
 #include "base/parallel.h"
@@ -8,23 +6,13 @@
 #include "quant/check.h"
 #include "quant/codes.h"
 #include "quant/quantize.h"
+#include "quant/real.h"
 #include "quant/rotate.h"
 #include "quant/rows.h"
 #include "quant/smooth.h"
 
 namespace octet::quant {
 namespace {
-
-/// values[c] *= factor. The largest code times a rounded scale can exceed the largest float by its last
-/// place: it saturates.
-void scale(float* values, std::int64_t count, float factor) {
-  constexpr float kLargest = std::numeric_limits<float>::max();
-  for (std::int64_t c = 0; c < count; ++c) {
-    const float code = values[c], real = code * factor;
-    const float above = real > kLargest ? kLargest : real, held = above < -kLargest ? -kLargest : above;
-    values[c] = std::fabs(code) <= kLargest ? held : real;  // an infinite or no number stays one
-  }
-}
 
 /// By the scales of the row's group. A plain tensor has none.
 void apply_scales(const QuantizedTensor& x, const TokenRange& at, std::int64_t group,
@@ -34,7 +22,8 @@ void apply_scales(const QuantizedTensor& x, const TokenRange& at, std::int64_t g
   const auto count = static_cast<std::int64_t>(values.size());
   const std::int64_t run = x.channels_per_scale ? x.channels_per_scale : count;
   for (std::int64_t c = 0; c < count; c += run, factor += x.scales.stride[3])
-    scale(values.data() + c, std::min(run, count - c), *factor);
+    for (std::int64_t i = c; i < std::min(c + run, count); ++i)
+      values[static_cast<std::size_t>(i)] = scaled_code(values[static_cast<std::size_t>(i)], *factor);
 }
 
 void apply_exponents(const QuantizedTensor& x, const TokenRange& at, std::int64_t sequence,
@@ -42,7 +31,7 @@ void apply_exponents(const QuantizedTensor& x, const TokenRange& at, std::int64_
   if (!x.channel_exponent.data) return;
   const auto* exponent = static_cast<const std::int32_t*>(x.channel_exponent.data) +
                          row_offset(x.channel_exponent, at.b, at.h, sequence);
-  for (std::size_t c = 0; c < values.size(); ++c) values[c] = std::ldexp(values[c], exponent[c]);
+  for (std::size_t c = 0; c < values.size(); ++c) values[c] = times_power_of_two(values[c], exponent[c]);
 }
 
 void dequantize_sequence(const QuantizedTensor& x, const TensorView& out, const TokenRange& at,

@@ -6,25 +6,10 @@
 #include <limits>
 
 #include "base/bits.h"
+#include "quant/channel_exponent.h"
 #include "quant/rows.h"
 
 namespace octet::quant {
-namespace {
-
-constexpr int kSmallestNormalExponent = -126;
-constexpr int kLargestExponent = 127;  // |x| < 2^(k + 1), and everything below 2^128 is finite
-
-int exponent_field(float x) { return static_cast<int>(std::bit_cast<std::uint32_t>(x) >> kF32MantissaBits); }
-
-/// floor(log2 amax), but not below that of the smallest normal number; amax > 0.
-int amax_exponent(float amax) { return std::max(exponent_field(amax) - kF32Bias, kSmallestNormalExponent); }
-
-/// A norm as one integer that orders like it does: its exponent above the 23 bits of its mantissa.
-std::int64_t order_of(int exponent, std::uint32_t mantissa) {
-  return (std::int64_t{exponent} << kF32MantissaBits) + mantissa;
-}
-
-}  // namespace
 
 ChannelNorms::ChannelNorms(std::int64_t channels)
     : kernels_(row_kernels()),
@@ -84,9 +69,7 @@ void ChannelNorms::begin_squares() {
   largest_.resize(channels_), factor_.resize(channels_);
   for (std::size_t c = 0; c < amax_.size(); ++c) {
     amax_[c] = std::bit_cast<float>(largest_[c]);
-    // 2^127 and 2^-127 are floats (the latter subnormal, but exact), so this is a plain multiplication.
-    const int k = amax_[c] > 0 ? amax_exponent(amax_[c]) : 0;
-    factor_[c] = amax_[c] == 0 ? 0.0f : k == kLargestExponent ? 0x1p-127f : power_of_two(-k);
+    factor_[c] = square_factor(amax_[c]);
   }
 }
 
@@ -101,23 +84,12 @@ void ChannelNorms::exponents(std::int32_t* exponent) {
 }
 
 void ChannelNorms::compare(std::int32_t* exponent) {
-  // note: square roots of sums of scaled squares are normal numbers, of at least 2^-23.
-  constexpr std::uint32_t kMantissa = (1u << kF32MantissaBits) - 1;
   for (std::size_t c = 0; c < channels_; ++c) scratch_[c] = std::sqrt(scratch_[c]);
-  const auto order = [&](std::size_t c) {
-    return order_of(exponent_field(scratch_[c]) - kF32Bias + amax_exponent(amax_[c]),
-                    std::bit_cast<std::uint32_t>(scratch_[c]) & kMantissa);
-  };
   std::int64_t largest = std::numeric_limits<std::int64_t>::min();
   for (std::size_t c = 0; c < channels_; ++c)
-    if (amax_[c] > 0) largest = std::max(largest, order(c));
-  for (std::size_t c = 0; c < channels_; ++c) {
-    // The whole octaves from the largest down to it, rounded down: those of the difference.
-    exponent[c] = 0;
-    if (amax_[c] == 0) continue;
-    const int octaves = static_cast<int>((order(c) - largest) >> kF32MantissaBits);
-    exponent[c] = std::max({octaves, kSmallestChannelExponent, amax_exponent(amax_[c]) - kLargestExponent});
-  }
+    if (amax_[c] > 0) largest = std::max(largest, norm_order(scratch_[c], amax_[c]));
+  for (std::size_t c = 0; c < channels_; ++c)
+    exponent[c] = channel_exponent(norm_order(scratch_[c], amax_[c]), largest, amax_[c]);
 }
 
 }  // namespace octet::quant

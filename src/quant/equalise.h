@@ -4,14 +4,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "quant/channel_exponent.h"
 #include "quant/row_kernels.h"
 #include "quant/tree.h"
 
 namespace octet::quant {
-
-/// Exponents lie in [-64, 0]: a channel 2^-64 below the largest keeps its norm; nothing of it would be left
-/// in an f32 sum with the largest.
-inline constexpr int kSmallestChannelExponent = -64;
 
 /// Collects the channel norms of one sequence of one head, in one pass or two, and turns them into exponents.
 ///

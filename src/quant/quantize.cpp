@@ -294,19 +294,21 @@ float encode_tiles(const Job& job, Unit& unit, float floor, const TokenScales& t
 }
 
 // Scales and codes as they are with a higher floor, once its reference is known. Few tokens have smaller
-// scales, if any; those of zeros have the codes already.
+// scales, if any; integers of zeros have the codes already, while an Inf beside zeros is NaN without a scale.
 void raise_floor(const Job& job, Unit& unit, float floor, const TokenScales& tokens) {
   RowReader& rows = unit.rows;
   bool any_below = false;
   for (std::int64_t i = 0; i < tokens.count(); ++i) any_below |= tokens.scale[i] < floor;
   if (!any_below) return;
+  const bool zeros_stay = is_integer(job.recipe.format);
   const std::vector<float> before(tokens.rscale, tokens.rscale + tokens.count());
   find_scales(job, rows.kernels(), floor, tokens);
   for_tokens(rows, tokens.first, tokens.end, tile_tokens(rows), [&](std::int64_t first, std::int64_t count) {
     const TokenScales tile = tokens.from(first, count);
     const float* was = before.data() + (first - tokens.first);
     bool differs = false;
-    for (std::int64_t i = 0; i < count; ++i) differs |= tile.amax[i] > 0 && tile.rscale[i] != was[i];
+    for (std::int64_t i = 0; i < count; ++i)
+      differs |= (tile.amax[i] > 0 || !zeros_stay) && tile.rscale[i] != was[i];
     if (differs) write_rows(job, unit, first, count, tile.rscale);
   });
 }

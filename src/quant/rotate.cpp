@@ -57,6 +57,11 @@ std::int64_t rotated_dim(std::int64_t dim) {
 
 std::int64_t rotation_block(std::int64_t dim) { return largest_power_of_two_in(rotated_dim(dim)); }
 
+float rotation_norm(std::int64_t block) {
+  // Double square root and division, then one rounding: the nearest float for every power of two.
+  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(block)));
+}
+
 float rotation_sign(std::uint64_t seed, std::int64_t channel) {
   std::uint64_t z = seed + (static_cast<std::uint64_t>(channel) + 1) * 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -68,8 +73,7 @@ float rotation_sign(std::uint64_t seed, std::int64_t channel) {
 Rotation::Rotation(std::int64_t dim, std::uint64_t seed)
     : block_(rotation_block(dim)),
       factor_(static_cast<std::size_t>(rotated_dim(dim))),
-      // Double square root and division, then one rounding: the nearest float for every power of two.
-      norm_(factor_.size(), static_cast<float>(1.0 / std::sqrt(static_cast<double>(block_)))),
+      norm_(factor_.size(), rotation_norm(block_)),
       sign_(factor_.size()) {
   for (std::size_t c = 0; c < factor_.size(); ++c) {
     sign_[c] = rotation_sign(seed, static_cast<std::int64_t>(c));

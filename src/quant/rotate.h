@@ -11,6 +11,9 @@ namespace octet::quant {
 /// -> 8.
 std::int64_t rotation_block(std::int64_t dim);
 
+/// The float nearest to 1 / sqrt(block).
+float rotation_norm(std::int64_t block);
+
 /// The sign of channel c: bit 63 of the (c + 1)-th number of splitmix64 started at `seed`, that is of the
 /// mix of seed + (c + 1) * 0x9e3779b97f4a7c15; a set bit means -1. The same for all heads and both operands.
 /// Source of the mix: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (2014).

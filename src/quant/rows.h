@@ -1,8 +1,9 @@
 // Rows of a strided tensor as contiguous floats, and small helpers on float bits.
 #pragma once
-#include <bit>
 #include <cstdint>
 
+#include "base/bits.h"
+#include "base/hd.h"
 #include "octet/types.hpp"
 
 namespace octet::quant {
@@ -11,10 +12,10 @@ inline constexpr std::uint32_t kAbsMask = 0x7fffffffu;
 inline constexpr std::uint32_t kInfBits = 0x7f800000u;
 inline constexpr float kSmallestNormal = 0x1p-126f;
 
-inline bool is_finite(float x) { return (std::bit_cast<std::uint32_t>(x) & kAbsMask) < kInfBits; }
+OCTET_HD bool is_finite(float x) { return (bits_of(x) & kAbsMask) < kInfBits; }
 
 /// Element offset of (batch, head, token, 0). An axis of stride 0 is shared; so is one of extent 1.
-inline std::int64_t row_offset(const TensorView& x, std::int64_t b, std::int64_t h, std::int64_t t) {
+OCTET_HD std::int64_t row_offset(const TensorView& x, std::int64_t b, std::int64_t h, std::int64_t t) {
   return b * x.stride[0] + h * x.stride[1] + t * x.stride[2];
 }
 

@@ -1,9 +1,6 @@
 #include "quant/smooth.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <limits>
 #include <vector>
 
 #include "quant/rows.h"
@@ -17,8 +14,7 @@ void token_mean(const TensorView& x, const TokenRange& range, float* mean) {
     std::fill_n(mean, dim, 0.0f);
     return;
   }
-  const int halvings = std::bit_width(static_cast<std::uint64_t>(range.length - 1));
-  const float factor = std::ldexp(1.0f, -halvings);
+  const float factor = mean_factor(range.length);
   const RowKernels& kernels = row_kernels();
   TokenRows tokens(x, range);
   constexpr std::int64_t kMostRows = TreeSum::kLeafTokens;
@@ -36,9 +32,7 @@ void token_mean(const TensorView& x, const TokenRange& range, float* mean) {
     t += rows.count;
   }
   sum.finish(mean);
-  const float divisor = static_cast<float>(range.length) * factor;  // in (1/2, 1]
-  constexpr float kLargest = std::numeric_limits<float>::max();
-  for (std::int64_t c = 0; c < dim; ++c) mean[c] = std::clamp(mean[c] / divisor, -kLargest, kLargest);
+  for (std::int64_t c = 0; c < dim; ++c) mean[c] = mean_of_sum(mean[c], range.length);
 }
 
 void anchor_shift(const TensorView& x, const TokenRange& range, const TensorView& anchor, float* shift) {

@@ -3,10 +3,27 @@
 #pragma once
 #include <cstdint>
 
+#include "base/bits.h"
+#include "base/hd.h"
 #include "octet/types.hpp"
 #include "quant/token_rows.h"
 
 namespace octet::quant {
+
+/// 2^-s, s = ceil(log2(length)): what elements are multiplied by before they are summed; length > 0.
+OCTET_HD float mean_factor(std::int64_t length) {
+  int halvings = 0;
+  while ((std::int64_t{1} << halvings) < length) ++halvings;
+  return power_of_two(-halvings);
+}
+
+/// The mean of `length` elements whose sum with that factor is `sum`.
+OCTET_HD float mean_of_sum(float sum, std::int64_t length) {
+  const float mean = sum / (static_cast<float>(length) * mean_factor(length));  // by (1/2, 1]
+  constexpr float kLargest = 0x1.fffffep127f;
+  const float above = mean > kLargest ? kLargest : mean;
+  return above < -kLargest ? -kLargest : above;
+}
 
 /// mean[c], c < x.shape[3]: the mean over the range's tokens in f32. Every element is first multiplied by
 /// 2^-s, s = ceil(log2(length)), so that the sum of the largest finite values stays finite; the sum is taken

@@ -19,7 +19,7 @@ ALLOWED = {
     "src/call": {"numerics"},
     "src/ref": {"numerics", "lanes", "call"},
     "src/cpu": {"numerics", "lanes", "call"},
-    "src/cuda": {"numerics", "lanes", "core"},
+    "src/cuda": {"numerics", "lanes", "core", "quant"},  # quant: the same recipes, scales and refusals
     "src/capi": EVERYTHING,
     "tools": set(),
     "examples": set(),

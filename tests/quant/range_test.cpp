@@ -219,5 +219,20 @@ TEST(QuantizeRange, FloorsHoldAgainstTheirBlockAndTheirHead) {
   EXPECT_EQ(code_at(head.tensor.codes, 0, 0, 35, 0), 0);
 }
 
+// An Inf beside zeros has the scale of its block's floor, whatever its neighbours are.
+TEST(QuantizeRange, AnInfBesideZerosStaysInfUnderAFloor) {
+  Input x = normal_input({1, 1, 40, 16}, 27);
+  for (std::int64_t c = 0; c < 16; ++c)
+    x.at(0, 0, 21, c) = c == 5 ? std::numeric_limits<float>::infinity() : 0;
+  OperandRecipe recipe = recipe_of(DType::e5m2, Granularity::token);
+  recipe.block = 40;
+  recipe.block_floor_octaves = 20;
+  Output out(layout(x.view.shape, recipe, 0));
+  ASSERT_TRUE(quantize(x.view, x.dense(), recipe, out.tensor, {}).ok());
+  EXPECT_GT(scale_at(out.tensor, x.dense(), 0, 0, 21, 0), 0);
+  EXPECT_EQ(code_at(out.tensor.codes, 0, 0, 21, 5), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(code_at(out.tensor.codes, 0, 0, 21, 6), 0);
+}
+
 }  // namespace
 }  // namespace octet::quant::range_test

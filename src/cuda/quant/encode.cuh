@@ -1,0 +1,17 @@
+// The kernels of encode.cu.
+#pragma once
+#include "cuda/quant/scaling.cuh"
+
+namespace octet::cuda {
+
+/// amax of all groups, from rows.
+void launch_measure(const RowReading& rows, const GroupAmax& amax, void* stream);
+/// first_group[s] for all sequences of a packed tensor, groups of `tokens` tokens.
+void launch_first_groups(const Sequences& sequences, std::int64_t tokens, std::int64_t* first_group,
+                         void* stream);
+/// Scales from amax.
+void launch_scales(const ScaleWriting& writing, const ScaleMaking& making, void* stream);
+/// Codes, and the scales of tokens.
+void launch_encode(const RowReading& rows, const Coding& coding, void* stream);
+
+}  // namespace octet::cuda

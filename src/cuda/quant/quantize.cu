@@ -1,0 +1,156 @@
+// The steps of one operand, queued one after the other.
+#include "cuda/quant/quantize.h"
+
+#include "base/try.h"
+#include "cuda/quant/encode.cuh"
+#include "cuda/quant/launch.cuh"
+#include "cuda/quant/plan.cuh"
+#include "cuda/quant/sums.cuh"
+#include "quant/check.h"
+#include "quant/codes.h"
+
+namespace octet::cuda {
+namespace {
+
+/// One call.
+struct Call {
+  const TensorView& x;
+  const Sequences& sequences;
+  const quant::OperandRecipe& recipe;
+  const QuantizedTensor& out;
+  const DeviceWords& words;
+  ScratchPlan plan;
+  unsigned char* scratch;
+  void* stream;
+  RowReading rows;
+
+  template <class T>
+  T* at(std::int64_t offset) const {
+    return reinterpret_cast<T*>(scratch + offset);
+  }
+  bool is_shared() const { return words.shared_amax || recipe.shared_amax > 0; }
+};
+
+Leaves leaves_of(const Call& call) {
+  const ScratchPlan& plan = call.plan;
+  return {plan.leaves, plan.channels, call.at<float>(plan.leaf_sum), call.at<std::uint32_t>(plan.leaf_least),
+          call.at<std::uint32_t>(plan.leaf_most)};
+}
+
+/// The shift of every sequence, which the rows have from then on.
+void smooth(Call& call) {
+  if (call.recipe.smooth == Smooth::none) return;
+  if (call.recipe.smooth == Smooth::mean)
+    launch_mean(call.rows, leaves_of(call), call.out.mean, call.stream);
+  else
+    launch_anchor(call.rows, call.recipe.anchor, call.out.mean, call.stream);
+  call.rows.shift = call.out.mean;
+}
+
+void equalise(Call& call) {
+  if (call.recipe.equalise == Equalise::off) return;
+  launch_exponents(call.rows, leaves_of(call), call.at<std::uint32_t>(call.plan.again),
+                   call.out.channel_exponent, call.stream);
+  call.rows.exponent = call.out.channel_exponent;
+}
+
+/// Measures the groups that scales and floors are made of.
+ScaleMaking measure(const Call& call) {
+  const quant::OperandRecipe& recipe = call.recipe;
+  const ScratchPlan& plan = call.plan;
+  ScaleMaking making{recipe.rule, recipe.largest_code, recipe.shared_amax, call.words.shared_amax, {}, {}};
+  const bool is_token = recipe.granularity == Granularity::token;
+  // Blocks have the head's floor only; coarser groups are their own reference.
+  if (is_token || recipe.granularity == Granularity::block)
+    making.head_floor = {call.at<std::uint32_t>(plan.head_amax), plan.heads, recipe.head_floor_octaves};
+  if (is_token)
+    making.block_floor = {call.at<std::uint32_t>(plan.block_amax), plan.blocks, recipe.block_floor_octaves};
+  if (call.is_shared()) return making;
+
+  if (plan.amax_end > plan.amax)
+    cudaMemsetAsync(call.at<void>(plan.amax), 0, static_cast<std::size_t>(plan.amax_end - plan.amax),
+                    stream_of(call.stream));
+  const auto measured = [&](std::int64_t offset, const Groups& groups, std::int64_t channel_groups) {
+    launch_measure(call.rows, {call.at<std::uint32_t>(offset), groups, static_cast<int>(channel_groups)},
+                   call.stream);
+  };
+  if (!is_token) measured(plan.amax, plan.scales, plan.channel_groups);
+  if (making.head_floor.octaves > 0) measured(plan.head_amax, plan.heads, 1);
+  if (making.block_floor.octaves > 0) measured(plan.block_amax, plan.blocks, 1);
+  return making;
+}
+
+void write_scales(const Call& call, const ScaleMaking& making) {
+  const ScratchPlan& plan = call.plan;
+  ScaleWriting writing{call.rows.order,
+                       plan.scales,
+                       static_cast<int>(plan.channel_groups),
+                       call.at<std::uint32_t>(plan.amax),
+                       call.at<float>(plan.rscale),
+                       call.out.scales,
+                       call.at<std::int64_t>(plan.first_group)};
+  if (call.sequences.cu_seqlens && call.out.tokens_per_scale > 0)
+    launch_first_groups(call.sequences, plan.scales.tokens, call.at<std::int64_t>(plan.first_group),
+                        call.stream);
+  launch_scales(writing, making, call.stream);
+}
+
+Confine confine_of(DType format) {
+  if (quant::is_integer(format)) return Confine::row;
+  return format == DType::e4m3 ? Confine::infinity : Confine::nothing;
+}
+
+void encode(Call& call) {
+  const quant::OperandRecipe& recipe = call.recipe;
+  Coding coding;
+  coding.codes = call.out.codes;
+  coding.in_vectors = codes_in_vectors(call.out.codes);
+  coding.non_finite = call.words.non_finite;
+  if (quant::has_scales(recipe.format)) {
+    coding.making = measure(call);
+    coding.scales = call.out.scales;
+    coding.clamps = call.is_shared() || recipe.largest_code > 127 || call.plan.channel_groups > 1;
+    coding.scale_of = recipe.granularity == Granularity::token ? ScaleOf::token : ScaleOf::group;
+    if (coding.scale_of == ScaleOf::group) {
+      write_scales(call, coding.making);
+      coding.rscale = call.at<float>(call.plan.rscale);
+      coding.groups = call.plan.scales;
+      coding.channel_groups = static_cast<int>(call.plan.channel_groups);
+    }
+  }
+  launch_encode(call.rows, coding, call.stream);
+}
+
+}  // namespace
+
+std::int64_t quantize_scratch_bytes(const std::array<std::int64_t, 4>& shape,
+                                    const quant::OperandRecipe& recipe, std::int64_t packed_sequences) {
+  return ScratchPlan(shape, recipe, packed_sequences).bytes;
+}
+
+Status quantize(const TensorView& x, const Sequences& sequences, const quant::OperandRecipe& recipe,
+                const QuantizedTensor& out, void* scratch, void* stream, const DeviceWords& words) {
+  OCTET_TRY(quant::check_quantize(x, sequences, recipe, out));
+  if (x.shape[2] == 0) return {};
+  const ScratchPlan plan(x.shape, recipe, sequences.cu_seqlens ? sequences.count : 0);
+  OCTET_TRY(check_size(x, plan.channels, &plan));
+  if (plan.bytes > 0 && !scratch)
+    return invalid_argument("scratch is null; give quantize_scratch_bytes() bytes of device memory");
+  Call call{x,
+            sequences,
+            recipe,
+            out,
+            words,
+            plan,
+            static_cast<unsigned char*>(scratch),
+            stream,
+            reading_of(x, sequences, plan.channels)};
+  smooth(call);
+  if (recipe.rotate == Rotate::on) set_rotation(call.rows, x.shape[3], recipe.rotation_seed);
+  call.rows.confine = confine_of(recipe.format);
+  equalise(call);
+  encode(call);
+  return launch_status("the quantiser");
+}
+
+}  // namespace octet::cuda

@@ -1,0 +1,66 @@
+// From rows to groups' amax, scales and codes: what the kernels of encode.cu are told.
+#pragma once
+#include <cstdint>
+
+#include "cuda/quant/rows.cuh"
+#include "quant/scales.h"
+
+namespace octet::cuda {
+
+/// The largest finite |x| of groups, as bits in scratch memory that begins with zeros.
+struct GroupAmax {
+  std::uint32_t* bits = nullptr;  ///< [slot][channel group]; null: nobody asks
+  Groups groups;
+  int channel_groups = 1;  ///< 1, or the channels
+};
+
+/// The floor that a group of GroupAmax, a key block or a head, is for its tokens' (or blocks') scales.
+struct Floor {
+  const std::uint32_t* amax = nullptr;  ///< null: none
+  Groups groups;
+  int octaves = 0;
+};
+
+/// How amax becomes a scale.
+struct ScaleMaking {
+  quant::ScaleRule rule = quant::ScaleRule::nearest;
+  float largest_code = 127;
+  float shared_amax = 0;                      ///< > 0: of every group
+  const float* device_shared_amax = nullptr;  ///< the same in device memory, null: the number above
+  Floor head_floor, block_floor;
+
+  __device__ bool is_shared() const { return device_shared_amax || shared_amax > 0; }
+  __device__ float shared() const { return device_shared_amax ? *device_shared_amax : shared_amax; }
+  __device__ quant::Scale of(float amax, float floor) const {
+    return quant::group_scale(amax, floor, rule, largest_code);
+  }
+};
+
+/// Which scale a row's codes have.
+enum class ScaleOf : std::int32_t { nothing, token, group };
+
+/// How rows become codes.
+struct Coding {
+  TensorView codes, scales;
+  bool in_vectors = false;  ///< eight codes at once
+  bool clamps = false;      ///< s8: some |x| * rscale may be 127.5 or more
+  ScaleOf scale_of = ScaleOf::nothing;
+  ScaleMaking making;
+  const float* rscale = nullptr;  ///< [slot][channel group] for ScaleOf::group
+  Groups groups;
+  int channel_groups = 1;
+  std::uint32_t* non_finite = nullptr;
+};
+
+/// Where the scales of groups go.
+struct ScaleWriting {
+  RowOrder order;
+  Groups groups;
+  int channel_groups = 1;
+  const std::uint32_t* amax = nullptr;  ///< of each group; null where all share one
+  float* rscale = nullptr;
+  TensorView scales;
+  const std::int64_t* first_group = nullptr;  ///< [sequence] of packed tensors, for groups of some tokens
+};
+
+}  // namespace octet::cuda

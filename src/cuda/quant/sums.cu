@@ -1,0 +1,425 @@
+// K's mean and V's channel exponents.
+#include "cuda/quant/launch.cuh"
+#include "cuda/quant/sums.cuh"
+#include "quant/channel_exponent.h"
+#include "quant/smooth.h"
+
+namespace octet::cuda {
+namespace {
+
+using quant::TreeSum;
+
+constexpr int kLeaf = static_cast<int>(TreeSum::kLeafTokens);
+
+/// term(i) for i in [0, count), added as a tree adds its leaves: neighbours, level by level, an odd last one
+/// as it is. Eight at once, so that their loads are on their way beside each other.
+template <class Term>
+__device__ float tree_sum(int count, const Term& term) {
+  constexpr int kAtOnce = 8, kLevels = 28;
+  float waiting[kLevels];  // [level]: a subtree of 8 * 2^level that waits for its right neighbour
+  std::uint32_t occupied = 0;
+  float sum = 0;
+  for (int first = 0; first < count; first += kAtOnce) {
+    float a[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) a[i] = first + i < count ? term(first + i) : 0.0f;
+    int left = min(kAtOnce, count - first);
+#pragma unroll
+    for (int half = kAtOnce / 2; half > 0; half /= 2) {
+#pragma unroll
+      for (int i = 0; i < half; ++i) a[i] = 2 * i + 1 < left ? a[2 * i] + a[2 * i + 1] : a[2 * i];
+      left = (left + 1) / 2;
+    }
+    sum = a[0];
+    if (first + kAtOnce >= count) break;  // the last subtree, which is the right one of all that wait
+    int level = 0;
+    for (; occupied >> level & 1; ++level) {
+      sum = waiting[level] + sum;
+      occupied &= ~(1u << level);
+    }
+    waiting[level] = sum;
+    occupied |= 1u << level;
+  }
+  for (int level = 0; occupied >> level; ++level)
+    if (occupied >> level & 1) sum = waiting[level] + sum;
+  return sum;
+}
+
+/// Calls body(v) with the rows of a leaf, one after the other. Of the warp; body is called for kLeaf rows at
+/// most, and not beyond the leaf's own.
+template <class Stored, class Body>
+__device__ void for_rows(const RowReading& r, const TokenGroup& leaf, const Steps& steps, int channel,
+                         const Body& body) {
+  constexpr int kAtOnce = 8;
+  const int most = static_cast<int>(__reduce_max_sync(kAllLanes, static_cast<unsigned>(leaf.length)));
+  Place p;
+  p.b = leaf.b, p.h = leaf.h;
+  for (int first = 0; first < most; first += kAtOnce) {
+    Raw<Stored> raw[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      p.exists = first + i < leaf.length;
+      p.t = leaf.begin + first + i;
+      raw[i] = load_raw<Stored>(r, p, channel);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      float v[kChannels];
+      transform(r, raw[i], steps, channel, v);
+      body(v, first + i < leaf.length);
+    }
+  }
+}
+
+__device__ Place place_of(const TokenGroup& leaf) {
+  Place p;
+  p.b = leaf.b, p.h = leaf.h, p.s = leaf.s;
+  p.exists = true;
+  return p;
+}
+
+__device__ TokenGroup leaf_at(const RowReading& r, const Leaves& leaves, std::int64_t slot) {
+  if (slot >= leaves.groups.slots()) return {};
+  return group_at(leaves.groups, r.order.sequences, static_cast<std::int32_t>(r.x.shape[1]),
+                  static_cast<std::uint32_t>(slot));
+}
+
+__device__ void store_sums(const Leaves& leaves, std::int64_t slot, int channel, int channels,
+                           const float (&sum)[kChannels]) {
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i)
+    if (channel + i < channels) leaves.sum[slot * leaves.stride + channel + i] = sum[i];
+}
+
+// --- K's mean
+
+template <class Stored>
+__global__ __launch_bounds__(kThreads) void sum_leaves(const __grid_constant__ RowReading r,
+                                                       const __grid_constant__ Leaves leaves) {
+  const Lane lane(r);
+  const std::int64_t slot = std::int64_t{blockIdx.x} * lane.rows_at_once + lane.row;
+  const TokenGroup leaf = leaf_at(r, leaves, slot);
+  const Steps steps(r, lane.channel);
+  const float factor = quant::mean_factor(leaf.sequence_length);
+  float sum[kChannels];
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) sum[i] = -0.0f;  // only -0 + x is x for every x
+  for_rows<Stored>(r, leaf, steps, lane.channel, [&](const float(&v)[kChannels], bool exists) {
+    if (!exists) return;
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) sum[i] = sum[i] + v[i] * factor;
+  });
+  // NaN and Inf are rare: where a sum comes out neither, none was there.
+  if (__any_sync(kAllLanes, largest_bits(sum) >= kInfBits)) {
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) sum[i] = -0.0f;
+    for_rows<Stored>(r, leaf, steps, lane.channel, [&](const float(&v)[kChannels], bool exists) {
+      if (!exists) return;
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i) sum[i] = sum[i] + (is_finite(v[i]) ? v[i] : 0.0f) * factor;
+    });
+  }
+  if (leaf.length > 0) store_sums(leaves, slot, lane.channel, r.dim, sum);
+}
+
+/// Threads of a block that adds leaves: channels, and aligned parts of a sequence beside each other.
+constexpr int kMeanChannels = 32, kMeanParts = 8;
+
+/// Leaves of a part: a power of two, so that a part is a subtree.
+__device__ int part_leaves(int leaves, int parts) {
+  int part = 8;  // fewer would leave loads of tree_sum unused
+  while (part * parts < leaves) part *= 2;
+  return part;
+}
+
+struct LeavesOfSequence {
+  std::int64_t first;  // slot
+  int count;
+};
+
+__device__ LeavesOfSequence leaves_of(const RowReading& r, const Leaves& leaves, std::int64_t unit,
+                                      std::int32_t s) {
+  const Sequences& sequences = r.order.sequences;
+  return {unit * leaves.groups.per_head + leaves.groups.first(sequences, s),
+          static_cast<int>((sequences.length(s) + kLeaf - 1) / kLeaf)};
+}
+
+/// A sequence of a head, numbered (sequence, head).
+struct UnitPlace {
+  std::int32_t b, h, s;
+  std::int64_t unit;  // in Groups
+
+  __device__ UnitPlace(const RowReading& r, std::uint32_t index) {
+    const auto heads = static_cast<std::uint32_t>(r.x.shape[1]);
+    s = static_cast<std::int32_t>(index / heads);
+    h = static_cast<std::int32_t>(index % heads);
+    b = r.order.sequences.cu_seqlens ? 0 : s;
+    unit = std::int64_t{b} * heads + h;
+  }
+  __device__ std::int64_t offset(const RowReading& r, const TensorView& of) const {
+    return row_offset(of, b, h, r.order.sequences.cu_seqlens ? s : 0);
+  }
+};
+
+__global__ __launch_bounds__(kThreads) void finish_mean(const __grid_constant__ RowReading r,
+                                                        const __grid_constant__ Leaves leaves,
+                                                        const __grid_constant__ TensorView mean) {
+  __shared__ float parts[kMeanParts][kMeanChannels];
+  const std::uint32_t per_unit = (static_cast<std::uint32_t>(r.dim) + kMeanChannels - 1) / kMeanChannels;
+  const UnitPlace at(r, blockIdx.x / per_unit);
+  const int part = static_cast<int>(threadIdx.x) / kMeanChannels,
+            lane = static_cast<int>(threadIdx.x) % kMeanChannels;
+  const int channel = static_cast<int>(blockIdx.x % per_unit) * kMeanChannels + lane;
+  const LeavesOfSequence of = leaves_of(r, leaves, at.unit, at.s);
+  const int each = part_leaves(of.count, kMeanParts);
+  const int own = min(each, of.count - part * each);
+  if (channel < r.dim && own > 0) {
+    const float* from = leaves.sum + (of.first + std::int64_t{part} * each) * leaves.stride + channel;
+    parts[part][lane] = tree_sum(own, [&](int i) { return from[i * leaves.stride]; });
+  }
+  __syncthreads();
+  if (part > 0 || channel >= r.dim) return;
+  const std::int64_t length = r.order.sequences.length(at.s);
+  const float sum = tree_sum((of.count + each - 1) / each, [&](int i) { return parts[i][lane]; });
+  static_cast<float*>(mean.data)[at.offset(r, mean) + channel] =
+      length == 0 ? 0.0f : quant::mean_of_sum(sum, length);
+}
+
+__global__ __launch_bounds__(kThreads) void write_anchor(const __grid_constant__ RowReading r,
+                                                         const __grid_constant__ TensorView anchor,
+                                                         const __grid_constant__ TensorView mean) {
+  const UnitPlace at(r, blockIdx.x);
+  const int channel = static_cast<int>(threadIdx.x);
+  if (channel >= r.dim) return;
+  const Sequences& sequences = r.order.sequences;
+  const TensorView& from = anchor.data ? anchor : r.x;
+  const std::int64_t offset = anchor.data ? row_offset(anchor, anchor.shape[0] == 1 ? 0 : at.b, at.h, 0)
+                                          : row_offset(r.x, at.b, at.h, sequences.begin(at.s));
+  float v = 0;
+  if (anchor.data || sequences.length(at.s) > 0) {
+    const std::int64_t place = offset + channel * from.stride[3];
+    v = from.dtype == DType::f32   ? static_cast<const float*>(from.data)[place]
+        : from.dtype == DType::f16 ? f32_from_f16(static_cast<const std::uint16_t*>(from.data)[place])
+                                   : f32_from_bf16(static_cast<const std::uint16_t*>(from.data)[place]);
+  }
+  static_cast<float*>(mean.data)[at.offset(r, mean) + channel] = is_finite(v) ? v : 0.0f;
+}
+
+// --- V's channel exponents
+
+/// Squares as they are, which takes one pass where they and those that are scaled are normal numbers, so that
+/// the two sums are the same but for 2^2k.
+template <class Stored>
+__global__ __launch_bounds__(kThreads) void square_leaves(const __grid_constant__ RowReading r,
+                                                          const __grid_constant__ Leaves leaves) {
+  const Lane lane(r);
+  const std::int64_t slot = std::int64_t{blockIdx.x} * lane.rows_at_once + lane.row;
+  const TokenGroup leaf = leaf_at(r, leaves, slot);
+  Steps steps(r, lane.channel);
+  steps.enter(r, place_of(leaf), lane.channel);
+  float sum[kChannels];
+  std::uint32_t below[kChannels], most[kChannels];
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) sum[i] = -0.0f, below[i] = kInfBits - 1, most[i] = 0;
+  for_rows<Stored>(r, leaf, steps, lane.channel, [&](const float(&v)[kChannels], bool exists) {
+    if (!exists) return;
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) {
+      const std::uint32_t bits = size_bits(v[i]);
+      sum[i] = sum[i] + v[i] * v[i];
+      most[i] = max(most[i], bits);
+      below[i] = min(below[i], bits - 1);  // note: 0 - 1 is the largest number
+    }
+  });
+  if (leaf.length == 0) return;
+  store_sums(leaves, slot, lane.channel, r.channels, sum);
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) {
+    if (lane.channel + i >= r.channels) continue;
+    leaves.least[slot * leaves.stride + lane.channel + i] = below[i] + 1;
+    leaves.most[slot * leaves.stride + lane.channel + i] = most[i];
+  }
+}
+
+constexpr int kExponentThreads = 1024;
+
+/// The largest of one number of each thread; of the block. `shared`: kWarp of them.
+__device__ std::int64_t largest_of_block(std::int64_t x, std::int64_t* shared) {
+  for (int lane = 1; lane < kWarp; lane *= 2) x = max(x, __shfl_xor_sync(kAllLanes, x, lane));
+  if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  x = shared[0];
+  for (unsigned i = 1; i < blockDim.x / kWarp; ++i) x = max(x, shared[i]);
+  return x;
+}
+
+/// exponent[channel] of a sequence of a head from the channels' sums of scaled squares; of the block, whose
+/// first threads have a channel each and the others none.
+__device__ void write_exponents(const RowReading& r, const UnitPlace& at, const TensorView& exponent,
+                                float sum, float amax, std::int64_t* shared) {
+  const int channel = static_cast<int>(threadIdx.x);
+  const bool counts = channel < r.channels && amax > 0;
+  const std::int64_t order = counts ? quant::norm_order(__fsqrt_rn(sum), amax) : INT64_MIN;
+  const std::int64_t largest = largest_of_block(order, shared);
+  if (channel < r.channels)
+    static_cast<std::int32_t*>(exponent.data)[at.offset(r, exponent) + channel] =
+        quant::channel_exponent(order, largest, amax);
+}
+
+/// A block a sequence and head: its threads are channels, and parts of the sequence beside each other.
+__global__ __launch_bounds__(kExponentThreads) void finish_exponents(
+    const __grid_constant__ RowReading r, const __grid_constant__ Leaves leaves, std::uint32_t* again,
+    const __grid_constant__ TensorView exponent) {
+  __shared__ float sums[kExponentThreads];
+  __shared__ std::uint32_t least[kExponentThreads], most[kExponentThreads];
+  __shared__ std::int64_t orders[kWarp];
+  constexpr int kSmallestSquared = -63, kLargestSquared = 63;  // exponents whose squares are normal numbers
+  const UnitPlace at(r, blockIdx.x);
+  const int width = r.lanes() * kChannels, parts = static_cast<int>(blockDim.x) / width;
+  const int thread = static_cast<int>(threadIdx.x), channel = thread % width, part = thread / width;
+  const LeavesOfSequence of = leaves_of(r, leaves, at.unit, at.s);
+  const int each = part_leaves(of.count, parts), own = min(each, of.count - part * each);
+  if (channel < r.channels && own > 0) {
+    const std::int64_t from = (of.first + std::int64_t{part} * each) * leaves.stride + channel;
+    sums[thread] = tree_sum(own, [&](int i) { return leaves.sum[from + i * leaves.stride]; });
+    std::uint32_t low = kInfBits, high = 0;
+#pragma unroll 8
+    for (int i = 0; i < own; ++i) {
+      low = min(low, leaves.least[from + i * leaves.stride]);
+      high = max(high, leaves.most[from + i * leaves.stride]);
+    }
+    least[thread] = low, most[thread] = high;
+  }
+  __syncthreads();
+  float sum = 0, amax = 0;
+  bool is_good = true;
+  if (part == 0 && channel < r.channels && of.count > 0) {
+    const int used = (of.count + each - 1) / each;
+    sum = tree_sum(used, [&](int i) { return sums[i * width + channel]; });
+    std::uint32_t low = kInfBits, high = 0;
+    for (int i = 0; i < used; ++i) {
+      low = min(low, least[i * width + channel]);
+      high = max(high, most[i * width + channel]);
+    }
+    const int bottom = static_cast<int>(low >> kF32MantissaBits) - kF32Bias;
+    const int k = static_cast<int>(high >> kF32MantissaBits) - kF32Bias;
+    if (high > 0) {
+      is_good = is_finite(sum) && k <= kLargestSquared && bottom >= kSmallestSquared &&
+                bottom - k >= kSmallestSquared;
+      if (is_good) sum = sum * power_of_two(-2 * k), amax = power_of_two(k);  // its exponent is what counts
+    }
+  }
+  const bool is_done = __syncthreads_and(is_good);
+  if (thread == 0) again[blockIdx.x] = is_done ? 0 : 1;
+  if (is_done) write_exponents(r, at, exponent, sum, amax, orders);
+}
+
+/// The same in two passes over the rows, with NaN and Inf confined, where the one did not do. A block a
+/// sequence and head; note: it is alone with all of its tokens, for this is rare.
+template <class Stored>
+__global__ __launch_bounds__(kThreads) void finish_exponents_again(
+    const __grid_constant__ RowReading r, const __grid_constant__ Leaves leaves, const std::uint32_t* again,
+    const __grid_constant__ TensorView exponent) {
+  __shared__ std::uint32_t largest[kThreads];
+  __shared__ std::int64_t orders[kWarp];
+  if (again[blockIdx.x] == 0) return;
+  const UnitPlace at(r, blockIdx.x);
+  const Lane lane(r);
+  const LeavesOfSequence of = leaves_of(r, leaves, at.unit, at.s);
+  Steps steps(r, lane.channel);
+  const auto for_leaves = [&](const auto& body) {
+    const int rounds = (of.count + lane.rows_at_once - 1) / lane.rows_at_once;
+    for (int round = 0; round < rounds; ++round) {
+      const int index = round * lane.rows_at_once + lane.row;
+      const TokenGroup leaf = index < of.count ? leaf_at(r, leaves, of.first + index) : TokenGroup{};
+      if (leaf.length > 0) steps.enter(r, place_of(leaf), lane.channel);
+      body(leaf, of.first + index);
+    }
+  };
+  largest[threadIdx.x] = 0;
+  __syncthreads();
+  for_leaves([&](const TokenGroup& leaf, std::int64_t) {
+    std::uint32_t most[kChannels] = {};
+    for_rows<Stored>(r, leaf, steps, lane.channel, [&](float(&v)[kChannels], bool exists) {
+      confined(r, largest_of_row(largest_bits(v), r.lanes()), v, nullptr);
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i) most[i] = max(most[i], exists ? finite_bits(v[i]) : 0u);
+    });
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) atomicMax(largest + lane.channel + i, most[i]);
+  });
+  __syncthreads();
+  for_leaves([&](const TokenGroup& leaf, std::int64_t slot) {
+    float factor[kChannels], sum[kChannels];
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) {
+      factor[i] = quant::square_factor(float_of(largest[lane.channel + i]));
+      sum[i] = -0.0f;
+    }
+    for_rows<Stored>(r, leaf, steps, lane.channel, [&](float(&v)[kChannels], bool exists) {
+      confined(r, largest_of_row(largest_bits(v), r.lanes()), v, nullptr);
+      if (!exists) return;
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i) {
+        const float y = (is_finite(v[i]) ? v[i] : 0.0f) * factor[i];
+        sum[i] = sum[i] + y * y;
+      }
+    });
+    if (leaf.length > 0) store_sums(leaves, slot, lane.channel, r.channels, sum);
+  });
+  __syncthreads();
+  const int channel = static_cast<int>(threadIdx.x);
+  float sum = 0, amax = 0;
+  if (channel < r.channels) {
+    const float* from = leaves.sum + of.first * leaves.stride + channel;
+    sum = tree_sum(of.count, [&](int i) { return from[i * leaves.stride]; });
+    amax = float_of(largest[channel]);
+  }
+  write_exponents(r, at, exponent, sum, amax, orders);
+}
+
+std::uint32_t leaf_blocks(const RowReading& rows, const Leaves& leaves) {
+  const std::int64_t of_block = kThreads >> rows.lanes_log2;
+  return static_cast<std::uint32_t>((leaves.groups.slots() + of_block - 1) / of_block);
+}
+
+std::uint32_t units_of(const RowReading& rows) {
+  return static_cast<std::uint32_t>(rows.order.sequences.count * rows.x.shape[1]);
+}
+
+}  // namespace
+
+void launch_mean(const RowReading& rows, const Leaves& leaves, const TensorView& mean, void* stream) {
+  const std::uint32_t units = units_of(rows), blocks = leaf_blocks(rows, leaves);
+  if (units == 0) return;
+  if (rows.x.dtype == DType::f32)
+    sum_leaves<float><<<blocks, kThreads, 0, stream_of(stream)>>>(rows, leaves);
+  else
+    sum_leaves<std::uint16_t><<<blocks, kThreads, 0, stream_of(stream)>>>(rows, leaves);
+  const auto columns = static_cast<std::uint32_t>((rows.dim + kMeanChannels - 1) / kMeanChannels);
+  finish_mean<<<units * columns, kThreads, 0, stream_of(stream)>>>(rows, leaves, mean);
+}
+
+void launch_anchor(const RowReading& rows, const TensorView& anchor, const TensorView& mean, void* stream) {
+  if (const std::uint32_t units = units_of(rows); units > 0)
+    write_anchor<<<units, kThreads, 0, stream_of(stream)>>>(rows, anchor, mean);
+}
+
+void launch_exponents(const RowReading& rows, const Leaves& leaves, std::uint32_t* again,
+                      const TensorView& exponent, void* stream) {
+  const std::uint32_t units = units_of(rows), blocks = leaf_blocks(rows, leaves);
+  if (units == 0) return;
+  const cudaStream_t on = stream_of(stream);
+  const bool is_f32 = rows.x.dtype == DType::f32;
+  if (is_f32)
+    square_leaves<float><<<blocks, kThreads, 0, on>>>(rows, leaves);
+  else
+    square_leaves<std::uint16_t><<<blocks, kThreads, 0, on>>>(rows, leaves);
+  finish_exponents<<<units, kExponentThreads, 0, on>>>(rows, leaves, again, exponent);
+  if (is_f32)
+    finish_exponents_again<float><<<units, kThreads, 0, on>>>(rows, leaves, again, exponent);
+  else
+    finish_exponents_again<std::uint16_t><<<units, kThreads, 0, on>>>(rows, leaves, again, exponent);
+}
+
+}  // namespace octet::cuda

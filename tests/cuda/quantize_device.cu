@@ -1,0 +1,653 @@
+// The GPU's quantiser against the CPU's: every byte of codes, scales, exponents and means, over formats,
+// granularities, smoothing, rotation, equalisation, rules, floors, dtypes, strides, lengths, dims and packed
+// sequences; then dequantising, the shared amax and q's products with K's mean. Prints a line a group and the
+// first difference with its place; where there is no GPU it says so and does nothing.
+//   quantize_device [--cases N] [--seed N]    N inputs for each recipe
+//   quantize_device --time                    GB/s of int8's default recipe beside a plain copy's
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cuda/quant/quantize.h"
+#include "numerics/formats.h"
+#include "octet/dtype.hpp"
+#include "quant/quantize.h"
+#include "quant/rows.h"
+
+namespace octet {
+namespace {
+
+using Shape = std::array<std::int64_t, 4>;
+using Bytes = std::vector<unsigned char>;
+
+void check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  std::printf("%s failed: %s\n", what, cudaGetErrorString(error));
+  std::exit(1);
+}
+
+std::int64_t span_bytes(const TensorView& x) {
+  std::int64_t last = 0;
+  for (std::size_t a = 0; a < 4; ++a) {
+    if (x.shape[a] == 0) return 0;
+    last += (x.shape[a] - 1) * x.stride[a];
+  }
+  return x.dtype == DType::s4 ? last / 2 + 1 : (last + 1) * dtype_bits(x.dtype) / 8;
+}
+
+// --- Memory: a view's bytes on both sides, poisoned, with margins
+
+constexpr std::int64_t kMargin = 256;
+constexpr unsigned char kPoison = 0xa5;
+
+class Buffer {
+ public:
+  /// shift: bytes that the first element lies beyond an aligned address.
+  explicit Buffer(std::int64_t bytes, std::int64_t shift = 0)
+      : shift_(kMargin + shift), host_(static_cast<std::size_t>(bytes + 2 * kMargin + shift), kPoison) {
+    check(cudaMalloc(&device_, host_.size()), "cudaMalloc");
+    upload();
+  }
+  ~Buffer() { cudaFree(device_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  void* host() { return host_.data() + shift_; }
+  void* device() { return device_ + shift_; }
+  void upload() { check(cudaMemcpy(device_, host_.data(), host_.size(), cudaMemcpyHostToDevice), "upload"); }
+  /// All that the device holds, margins too.
+  Bytes download() const {
+    Bytes bytes(host_.size());
+    check(cudaMemcpy(bytes.data(), device_, bytes.size(), cudaMemcpyDeviceToHost), "download");
+    return bytes;
+  }
+  const Bytes& content() const { return host_; }
+  std::int64_t shift() const { return shift_; }
+
+ private:
+  std::int64_t shift_;
+  Bytes host_;
+  unsigned char* device_ = nullptr;
+};
+
+/// One view with memory on both sides.
+struct Twin {
+  TensorView host, device;
+  Buffer buffer;
+
+  explicit Twin(const TensorView& view, std::int64_t shift = 0)
+      : host(view), device(view), buffer(span_bytes(view), shift) {
+    if (span_bytes(view) == 0) return;
+    host.data = buffer.host(), device.data = buffer.device(), device.device = Device::cuda;
+  }
+};
+
+bool is_nan_code(DType dtype, const unsigned char* at) {
+  const auto word = [&](auto of) {
+    std::memcpy(&of, at, sizeof(of));
+    return of;
+  };
+  switch (dtype) {
+    case DType::e4m3:
+      return (*at & 0x7f) == 0x7f;
+    case DType::e5m2:
+      return (*at & 0x7f) > 0x7c;
+    case DType::f16:
+      return (word(std::uint16_t{}) & 0x7fff) > 0x7c00;
+    case DType::bf16:
+      return (word(std::uint16_t{}) & 0x7fff) > 0x7f80;
+    case DType::f32:
+      return std::isnan(word(0.0f));
+    case DType::f64:
+      return std::isnan(word(0.0));
+    default:
+      return false;
+  }
+}
+
+/// The first byte that differs, other than between two NaNs, or -1.
+std::int64_t first_difference(const Twin& twin) {
+  const Bytes device = twin.buffer.download();
+  const Bytes& host = twin.buffer.content();
+  if (device == host) return -1;
+  const auto element = static_cast<std::size_t>(std::max(dtype_bits(twin.host.dtype) / 8, 1));
+  const auto shift = static_cast<std::size_t>(twin.buffer.shift());
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    if (host[i] == device[i]) continue;
+    const std::size_t at = i < shift ? i : shift + (i - shift) / element * element;
+    const bool is_inside = i >= shift && at + element <= host.size();
+    if (is_inside && is_nan_code(twin.host.dtype, &host[at]) && is_nan_code(twin.host.dtype, &device[at]))
+      continue;
+    std::printf("    byte %zd: host %02x, device %02x\n",
+                static_cast<std::ptrdiff_t>(i) - twin.buffer.shift(), host[i], device[i]);
+    return static_cast<std::int64_t>(i) - twin.buffer.shift();
+  }
+  return -1;
+}
+
+/// Where a byte offset of a view lies.
+std::string place_of(const TensorView& x, std::int64_t byte) {
+  std::int64_t left = byte * 8 / dtype_bits(x.dtype);
+  if (byte < 0 || byte >= span_bytes(x)) return "outside of it, byte " + std::to_string(byte);
+  std::array<std::size_t, 4> axes{0, 1, 2, 3};
+  std::sort(axes.begin(), axes.end(), [&](auto a, auto b) { return x.stride[a] > x.stride[b]; });
+  Shape at{};
+  for (const std::size_t a : axes)
+    if (x.stride[a] > 0) at[a] = std::min(left / x.stride[a], x.shape[a] - 1), left -= at[a] * x.stride[a];
+  return shape_text(at);
+}
+
+// --- Cases
+
+struct Case {
+  Shape shape{};
+  DType dtype = DType::f32;
+  std::vector<std::int32_t> cu_seqlens;  // empty: dense
+  quant::OperandRecipe recipe;
+  int input_layout = 0;   // 0: as the shape is; 1: tokens before heads; 2: dim stride 2; 3: unaligned rows
+  int output_layout = 0;  // 0: layout()'s; 1: tokens before heads, rows apart, odd address
+  int data = 0;
+  bool has_anchor = false;
+  bool device_amax = false;
+  unsigned seed = 0;
+
+  std::string text() const {
+    std::string t =
+        "shape " + shape_text(shape) + " " + dtype_name(dtype) + " to " + dtype_name(recipe.format) +
+        ", granularity " + std::to_string(static_cast<int>(recipe.granularity)) + ", block " +
+        std::to_string(recipe.block) + ", rule " + std::to_string(static_cast<int>(recipe.rule)) +
+        ", floors " + std::to_string(recipe.block_floor_octaves) + " " +
+        std::to_string(recipe.head_floor_octaves) + ", smooth " +
+        std::to_string(static_cast<int>(recipe.smooth)) + (has_anchor ? " given" : "") +
+        (recipe.rotate == Rotate::on ? ", rotated" : "") +
+        (recipe.equalise == Equalise::on ? ", equalised" : "") + ", amax " +
+        std::to_string(recipe.shared_amax) + (device_amax ? " on the device" : "") + ", largest " +
+        std::to_string(recipe.largest_code) + ", layouts " + std::to_string(input_layout) + " " +
+        std::to_string(output_layout) + ", data " + std::to_string(data) + ", seed " + std::to_string(seed);
+    if (!cu_seqlens.empty()) {
+      t += ", cu_seqlens";
+      for (const auto c : cu_seqlens) t += " " + std::to_string(c);
+    }
+    return t;
+  }
+};
+
+TensorView input_view(const Case& c) {
+  const auto [b, h, t, d] = c.shape;
+  switch (c.input_layout) {
+    case 1:
+      return {nullptr, c.dtype, Device::cpu, c.shape, {t * h * d, d, h * d, 1}};
+    case 2:
+      return {nullptr, c.dtype, Device::cpu, c.shape, {h * t * d * 2, t * d * 2, d * 2, 2}};
+    case 3:
+      return {nullptr, c.dtype, Device::cpu, c.shape, {h * t * (d + 3), t * (d + 3), d + 3, 1}};
+    default:
+      return {nullptr, c.dtype, Device::cpu, c.shape, {h * t * d, t * d, d, 1}};
+  }
+}
+
+/// data 0: normal; 1: with outlying channels and zeros among tokens and channels; 2: of all sizes, the
+/// smallest and largest too; 3: as 1, with NaN and Inf; 4: zeros.
+void fill(const Case& c, const TensorView& x) {
+  std::mt19937 generator(c.seed);
+  std::normal_distribution<float> normal(0.0f, 1.0f);
+  const auto [b, h, t, d] = c.shape;
+  for (std::int64_t i = 0; i < b * h * t * d; ++i) {
+    const std::int64_t channel = i % d, token = i / d % t, head = i / d / t % h, batch = i / d / t / h;
+    float v = normal(generator);
+    if (c.data == 1 || c.data == 3) {
+      if (channel % 5 == 1) v = v * 30 + 8;
+      if (channel % 7 == 3) v *= 0x1p-20f;
+      if (token % 11 == 4 || (channel == 2 && head == 0)) v = 0;
+    }
+    if (c.data == 2) v = std::ldexp(v, static_cast<int>(generator() % 240) - 122);
+    if (c.data == 2 && token % 3 == 1) v = std::ldexp(v, -60);
+    if (c.data == 3 && generator() % 997 == 0)
+      v = generator() % 3 == 0 ? std::nanf("") : generator() % 2 ? HUGE_VALF : -HUGE_VALF;
+    if (c.data == 4) v = 0;
+    const std::int64_t at = quant::row_offset(x, batch, head, token) + channel * x.stride[3];
+    if (c.dtype == DType::f32)
+      static_cast<float*>(x.data)[at] = v;
+    else
+      static_cast<std::uint16_t*>(x.data)[at] = c.dtype == DType::f16 ? f16_from_f32(v) : bf16_from_f32(v);
+  }
+}
+
+/// The strides of an output in another order, and rows further apart.
+TensorView spread(TensorView x, int output_layout) {
+  if (output_layout == 0 || x.shape == Shape{}) return x;
+  const auto [b, h, t, d] = x.shape;
+  std::int64_t row = d + (x.dtype == DType::s4 ? 4 + d % 2 : 3);
+  if (x.stride[2] == 0) return x;
+  return {nullptr, x.dtype, x.device, x.shape, {t * h * row, row, h * row, x.stride[3]}};
+}
+
+bool same(const char* what, const Twin& twin, const Case& c) {
+  const std::int64_t byte = first_difference(twin);
+  if (byte == -1) return true;
+  std::printf("  %s differ at %s\n    %s\n", what, place_of(twin.host, byte).c_str(), c.text().c_str());
+  return false;
+}
+
+bool is_ok(const Status& status, const Case& c) {
+  if (status.ok()) return true;
+  std::printf("  refused: %s\n    %s\n", status.message().c_str(), c.text().c_str());
+  return false;
+}
+
+bool runs(Case c) {
+  const bool packed = !c.cu_seqlens.empty();
+  const auto count = packed ? static_cast<std::int64_t>(c.cu_seqlens.size()) - 1 : c.shape[0];
+  Twin x(input_view(c));
+  fill(c, x.host);
+  x.buffer.upload();
+  Buffer lengths(static_cast<std::int64_t>(c.cu_seqlens.size() * 4)), words(8), scratch(0);
+  std::memcpy(lengths.host(), c.cu_seqlens.data(), c.cu_seqlens.size() * 4);
+  lengths.upload();
+  const Sequences sequences{count, c.shape[2], packed ? c.cu_seqlens.data() : nullptr};
+  const Sequences on_device{count, c.shape[2],
+                            packed ? static_cast<const std::int32_t*>(lengths.device()) : nullptr};
+
+  Twin anchor({nullptr, DType::f32, Device::cpu, {1, c.shape[1], 1, c.shape[3]}, {0, c.shape[3], 0, 1}});
+  for (std::int64_t i = 0; i < c.shape[1] * c.shape[3]; ++i)
+    static_cast<float*>(anchor.host.data)[i] = i == 5 ? HUGE_VALF : std::sin(static_cast<float>(i));
+  anchor.buffer.upload();
+  quant::OperandRecipe for_host = c.recipe, for_device = c.recipe;
+  if (c.has_anchor) for_host.anchor = anchor.host, for_device.anchor = anchor.device;
+  cuda::DeviceWords device_words;
+  if (c.device_amax) {
+    std::memcpy(words.host(), &c.recipe.shared_amax, 4);
+    for_device.shared_amax = 0;
+    device_words.shared_amax = static_cast<const float*>(words.device());
+  }
+  std::memset(static_cast<char*>(words.host()) + 4, 0, 4);
+  words.upload();
+  device_words.non_finite = static_cast<std::uint32_t*>(words.device()) + 1;
+
+  const QuantizedTensor shapes = quant::layout(c.shape, c.recipe, packed ? count : 0);
+  Twin codes(spread(shapes.codes, c.output_layout),
+             c.output_layout * std::max(dtype_bits(c.recipe.format) / 8, 1)),
+      scales(spread(shapes.scales, c.output_layout)),
+      exponent(spread(shapes.channel_exponent, c.output_layout)), mean(spread(shapes.mean, c.output_layout));
+  QuantizedTensor host = shapes, device = shapes;
+  host.codes = codes.host, host.scales = scales.host, host.channel_exponent = exponent.host,
+  host.mean = mean.host;
+  device.codes = codes.device, device.scales = scales.device, device.channel_exponent = exponent.device,
+  device.mean = mean.device;
+  const Status expected = quant::quantize(x.host, sequences, for_host, host, {});
+  const std::int64_t bytes = cuda::quantize_scratch_bytes(c.shape, for_device, packed ? count : 0);
+  Buffer work(bytes);
+  if (!is_ok(cuda::quantize(x.device, on_device, for_device, device, work.device(), nullptr, device_words),
+             c))
+    return false;
+  check(cudaDeviceSynchronize(), c.text().c_str());
+  bool good = same("codes", codes, c);
+  good &= same("scales", scales, c);
+  good &= same("exponents", exponent, c);
+  good &= same("means", mean, c);
+  const Bytes after = words.download(), scratch_after = work.download();
+  const bool found = after[static_cast<std::size_t>(words.shift()) + 4] != 0;
+  if (found != (expected.code() == Code::non_finite) || (!expected.ok() && !found)) {
+    std::printf("  non_finite is %d, but the CPU says: %s\n    %s\n", found, expected.message().c_str(),
+                c.text().c_str());
+    good = false;
+  }
+  for (std::int64_t i = 0; i < kMargin; ++i) {
+    if (scratch_after[static_cast<std::size_t>(i)] == kPoison &&
+        scratch_after[scratch_after.size() - 1 - static_cast<std::size_t>(i)] == kPoison)
+      continue;
+    std::printf("  scratch was left\n    %s\n", c.text().c_str());
+    good = false;
+    break;
+  }
+  if (c.shape[2] == 0 || !good) return good;
+
+  // The GPU's own codes, which are the CPU's, and back.
+  TensorView real{nullptr, DType::f32, Device::cpu, c.shape, {}};
+  real.stride = {c.shape[1] * c.shape[2] * c.shape[3], c.shape[2] * c.shape[3], c.shape[3], 1};
+  Twin numbers(spread(real, c.output_layout));
+  if (!quant::dequantize(host, sequences, numbers.host, {}).ok()) return true;
+  Buffer more(cuda::dequantize_scratch_bytes(on_device));
+  if (!is_ok(cuda::dequantize(device, on_device, numbers.device, more.device(), nullptr), c)) return false;
+  check(cudaDeviceSynchronize(), c.text().c_str());
+  return same("dequantised numbers", numbers, c);
+}
+
+float largest_code_of(DType format) {
+  switch (format) {
+    case DType::s4:
+      return 7;
+    case DType::e4m3:
+      return 448;
+    case DType::e5m2:
+      return 57344;
+    default:
+      return 127;
+  }
+}
+
+/// An input for a recipe, all of it drawn.
+void draw(Case& c, std::mt19937& generator) {
+  const auto pick = [&](auto... choices) {
+    const std::common_type_t<decltype(choices)...> all[] = {choices...};
+    return all[generator() % sizeof...(choices)];
+  };
+  quant::OperandRecipe& r = c.recipe;
+  const auto length = pick(1, 49, 63, 64, 65, 127, 128, 197, 256, 300, 1000, 0);
+  const auto dim = pick(8, 32, 40, 64, 80, 128, 256, 1, 7, 20, 49);
+  c.shape = {pick(1, 1, 2, 3), pick(1, 2, 3), length, dim};
+  c.dtype = pick(DType::f32, DType::f16, DType::bf16);
+  c.input_layout = pick(0, 0, 1, 1, 2, 3);
+  c.output_layout = pick(0, 0, 1);
+  c.data = pick(0, 0, 1, 1, 2, 3, 4);
+  c.has_anchor = r.smooth == Smooth::anchor && pick(true, false);
+  c.seed = generator();
+  r.block = pick(16, 64, 128, 128, 100, 1, 512);
+  r.rotation_seed = pick(std::uint64_t{0x6f63746574}, std::uint64_t{7});
+  r.rule = pick(quant::ScaleRule::nearest, quant::ScaleRule::nearest, quant::ScaleRule::power_of_two,
+                quant::ScaleRule::sixteenths);
+  r.largest_code = largest_code_of(r.format);
+  if (r.format == DType::s8 && pick(0, 0, 0, 1)) r.largest_code = 127.5f;
+  r.block_floor_octaves = pick(0, 0, 3, 8, 20);
+  r.head_floor_octaves = pick(0, 0, 0, 5);
+  if (pick(0, 0, 0, 1)) r.shared_amax = pick(0.5f, 3.0f, 0x1p-130f), c.device_amax = pick(true, false);
+  c.cu_seqlens.clear();
+  if (pick(true, false)) {
+    c.shape[0] = 1;
+    c.cu_seqlens = {0};
+    for (int s = 0, sequences = pick(1, 2, 5, 40); s < sequences; ++s)
+      c.cu_seqlens.push_back(c.cu_seqlens.back() + pick(0, 1, 15, 16, 49, 64, 127, 128, 129, 197, 300));
+    c.shape[2] = c.cu_seqlens.back();
+  }
+}
+
+struct Options {
+  int cases = 6;
+  unsigned seed = 1;
+  bool times = false;
+};
+
+int compare_recipes(const Options& options) {
+  const DType formats[] = {DType::s8,  DType::s4,   DType::e4m3, DType::e5m2,
+                           DType::f16, DType::bf16, DType::f32,  DType::f64};
+  const char* granularities[] = {"tensor", "head", "block", "token", "channel", "block_channel"};
+  std::mt19937 generator(options.seed);
+  int failed = 0;
+  for (const DType format : formats)
+    for (int granularity = 0; granularity < 6; ++granularity) {
+      const bool has_scales =
+          format == DType::s8 || format == DType::s4 || format == DType::e4m3 || format == DType::e5m2;
+      if (!has_scales && granularity != 3) continue;
+      int bad = 0, ran = 0;
+      for (const Smooth smooth : {Smooth::none, Smooth::mean, Smooth::anchor})
+        for (const Rotate rotate : {Rotate::off, Rotate::on})
+          for (const Equalise equalise : {Equalise::off, Equalise::on})
+            for (int i = 0; i < options.cases; ++i) {
+              Case c;
+              c.recipe.format = format;
+              c.recipe.granularity = static_cast<Granularity>(granularity);
+              c.recipe.smooth = smooth, c.recipe.rotate = rotate, c.recipe.equalise = equalise;
+              draw(c, generator);
+              ++ran;
+              if (bad < 3 && !runs(c)) ++bad;
+            }
+      std::printf("%-5s %-13s %d of %d inputs differ\n", dtype_name(format).c_str(),
+                  has_scales ? granularities[granularity] : "converted", bad, ran);
+      std::fflush(stdout);
+      failed += bad;
+    }
+  return failed;
+}
+
+// --- What is computed of several operands
+
+double number_at(const TensorView& x, std::int64_t at) {
+  if (x.dtype == DType::f32) return static_cast<const float*>(x.data)[at];
+  const std::uint16_t code = static_cast<const std::uint16_t*>(x.data)[at];
+  return x.dtype == DType::f16 ? f32_from_f16(code) : f32_from_bf16(code);
+}
+
+/// The CPU's order (capi/prepass.cpp): four sums beside each other.
+float q_anchor(const TensorView& q, std::int64_t q_at, const TensorView& mean, std::int64_t mean_at,
+               float scale) {
+  double sum[4] = {};
+  const std::int64_t dim = q.shape[3], fours = dim / 4 * 4;
+  for (std::int64_t c = 0; c < dim; ++c)
+    sum[c < fours ? c % 4 : 0] += number_at(q, q_at + c * q.stride[3]) * number_at(mean, mean_at + c);
+  return static_cast<float>(double{scale} * ((sum[0] + sum[1]) + (sum[2] + sum[3])));
+}
+
+int compare_q_anchor(unsigned seed) {
+  int bad = 0;
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    for (const std::int64_t dim : {1, 7, 64, 80, 128})
+      for (const bool packed : {false, true}) {
+        Case c;
+        c.shape = {packed ? 1 : 2, 6, 131, dim};
+        c.dtype = dtype, c.data = 1, c.seed = seed, c.input_layout = 1;
+        if (packed) c.cu_seqlens = {0, 31, 31, 131};
+        const std::int64_t sequences = packed ? 3 : 1, count = packed ? 3 : 2;
+        Twin q(input_view(c));
+        fill(c, q.host);
+        q.buffer.upload();
+        Twin mean({nullptr,
+                   DType::f32,
+                   Device::cpu,
+                   {c.shape[0], 2, sequences, dim},
+                   {2 * sequences * dim, sequences * dim, dim, 1}});
+        for (std::int64_t i = 0; i < c.shape[0] * 2 * sequences * dim; ++i)
+          static_cast<float*>(mean.host.data)[i] = std::sin(static_cast<float>(i) * 1.7f);
+        mean.buffer.upload();
+        Twin out({nullptr, DType::f32, Device::cpu, {c.shape[0], 6, 131, 1}, {6 * 131, 131, 1, 1}});
+        Buffer lengths(16);
+        std::memcpy(lengths.host(), c.cu_seqlens.data(), c.cu_seqlens.size() * 4);
+        lengths.upload();
+        const Sequences on_host{count, 131, packed ? c.cu_seqlens.data() : nullptr};
+        const Sequences on_device{count, 131,
+                                  packed ? static_cast<const std::int32_t*>(lengths.device()) : nullptr};
+        for (std::int64_t s = 0; s < count; ++s)
+          for (std::int64_t h = 0; h < 6; ++h)
+            for (std::int64_t t = 0; t < on_host.length(s); ++t) {
+              const std::int64_t b = on_host.batch(s), token = on_host.begin(s) + t;
+              static_cast<float*>(out.host.data)[quant::row_offset(out.host, b, h, token)] =
+                  q_anchor(q.host, quant::row_offset(q.host, b, h, token), mean.host,
+                           quant::row_offset(mean.host, b, h / 3, packed ? s : 0), 0.0884f);
+            }
+        if (!is_ok(cuda::fill_q_anchor(q.device, on_device, mean.device, 0.0884f, out.device, nullptr), c) ||
+            !same("products with K's mean", out, c))
+          ++bad;
+      }
+  std::printf("q_anchor: %d of 30 inputs differ\n", bad);
+  return bad;
+}
+
+int compare_amax(unsigned seed) {
+  int bad = 0;
+  for (int data = 0; data < 5; ++data) {
+    Case c;
+    c.shape = {2, 3, 197, 64}, c.data = data, c.seed = seed, c.dtype = DType::bf16;
+    Twin x(input_view(c));
+    fill(c, x.host);
+    c.dtype = DType::f32, c.shape = {1, 2, 49, 32}, c.input_layout = 3, ++c.seed;
+    Twin y(input_view(c));
+    fill(c, y.host);
+    x.buffer.upload(), y.buffer.upload();
+    float expected = 0;
+    for (const Twin* twin : {&x, &y})
+      for (std::int64_t i = 0; i < twin->host.shape[0] * twin->host.shape[1] * twin->host.shape[2]; ++i)
+        for (std::int64_t d = 0; d < twin->host.shape[3]; ++d) {
+          const TensorView& v = twin->host;
+          const std::int64_t t = i % v.shape[2], h = i / v.shape[2] % v.shape[1],
+                             b = i / v.shape[2] / v.shape[1];
+          const auto a = static_cast<float>(std::fabs(number_at(v, quant::row_offset(v, b, h, t) + d)));
+          if (std::isfinite(a)) expected = std::max(expected, a);
+        }
+    Twin out({nullptr, DType::f32, Device::cpu, {1, 1, 1, 1}, {1, 1, 1, 1}});
+    *static_cast<float*>(out.host.data) = expected;
+    const TensorView tensors[] = {x.device, y.device};
+    if (!is_ok(cuda::finite_amax(tensors, static_cast<float*>(out.device.data), nullptr), c) ||
+        !same("amax", out, c))
+      ++bad;
+  }
+  std::printf("amax of several tensors: %d of 5 inputs differ\n", bad);
+  return bad;
+}
+
+// --- Time
+
+/// Microseconds of what `queue` puts on a stream, captured as a graph: the median of several replays.
+template <class Queue>
+double microseconds(const Queue& queue) {
+  constexpr int kReplays = 15;
+  cudaStream_t stream;
+  cudaGraph_t graph;
+  cudaGraphExec_t ready;
+  cudaEvent_t begin, end;
+  check(cudaStreamCreate(&stream), "cudaStreamCreate");
+  check(cudaEventCreate(&begin), "cudaEventCreate");
+  check(cudaEventCreate(&end), "cudaEventCreate");
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture");
+  queue(stream);
+  check(cudaStreamEndCapture(stream, &graph), "capture");
+  check(cudaGraphInstantiate(&ready, graph, 0), "cudaGraphInstantiate");
+  std::vector<float> times;
+  for (int i = 0; i < kReplays; ++i) {
+    check(cudaEventRecord(begin, stream), "cudaEventRecord");
+    check(cudaGraphLaunch(ready, stream), "cudaGraphLaunch");
+    check(cudaEventRecord(end, stream), "cudaEventRecord");
+    check(cudaEventSynchronize(end), "replay");
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
+    if (i > 2) times.push_back(milliseconds);
+  }
+  std::sort(times.begin(), times.end());
+  cudaGraphExecDestroy(ready), cudaGraphDestroy(graph), cudaStreamDestroy(stream);
+  cudaEventDestroy(begin), cudaEventDestroy(end);
+  return 1000.0 * times[times.size() / 2];
+}
+
+/// One operand of the timed case with its memory.
+struct Timed {
+  quant::OperandRecipe recipe;
+  TensorView x;
+  QuantizedTensor out;
+  void* scratch = nullptr;
+
+  Timed(const Shape& shape, bool tokens_first, const quant::OperandRecipe& how) : recipe(how) {
+    const auto [b, h, t, d] = shape;
+    x = {nullptr, DType::bf16, Device::cuda, shape, {h * t * d, t * d, d, 1}};
+    if (tokens_first) x.stride = {t * h * d, d, h * d, 1};
+    out = quant::layout(shape, recipe, 0);
+    std::vector<std::uint16_t> values(static_cast<std::size_t>(b * h * t * d));
+    std::mt19937 generator(7);
+    std::normal_distribution<float> normal(0.0f, 1.0f);
+    std::vector<std::uint16_t> some(65537);
+    for (auto& v : some) v = bf16_from_f32(normal(generator));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = some[i % some.size()];
+    check(cudaMalloc(&x.data, values.size() * 2), "cudaMalloc");
+    check(cudaMemcpy(x.data, values.data(), values.size() * 2, cudaMemcpyHostToDevice), "upload");
+    for (TensorView* view : {&out.codes, &out.scales, &out.channel_exponent, &out.mean})
+      if (view->shape != Shape{})
+        check(cudaMalloc(&view->data, static_cast<std::size_t>(span_bytes(*view))), "cudaMalloc");
+    check(cudaMalloc(&scratch, static_cast<std::size_t>(cuda::quantize_scratch_bytes(shape, recipe, 0)) + 16),
+          "cudaMalloc");
+  }
+  void queue(void* stream) const {
+    const Status status = cuda::quantize(x, {x.shape[0], x.shape[2], nullptr}, recipe, out, scratch, stream);
+    if (!status.ok()) std::printf("%s\n", status.message().c_str());
+  }
+  double elements() const { return static_cast<double>(x.shape[0] * x.shape[1] * x.shape[2] * x.shape[3]); }
+};
+
+void time_default_recipe(bool tokens_first) {
+  const Shape shape{1, 16, 16384, 128};
+  quant::OperandRecipe q, k, v;
+  q.rotate = k.rotate = Rotate::on;
+  k.smooth = Smooth::mean;
+  v.equalise = Equalise::on, v.block_floor_octaves = 20;
+  quant::OperandRecipe k_codes = k, v_codes = v;
+  k_codes.smooth = Smooth::none, v_codes.equalise = Equalise::off;
+  quant::OperandRecipe of_block = q, of_tensor = q, half;
+  of_block.granularity = Granularity::block, of_tensor.granularity = Granularity::tensor;
+  of_block.rotate = of_tensor.rotate = Rotate::off;
+  half.format = DType::f16;
+  const Timed of_q(shape, tokens_first, q), of_k(shape, tokens_first, k), of_v(shape, tokens_first, v),
+      of_k_codes(shape, tokens_first, k_codes), of_v_codes(shape, tokens_first, v_codes);
+  const double n = of_q.elements(), row = n / 128;
+  void *from = nullptr, *to = nullptr;
+  const std::size_t copied = static_cast<std::size_t>(n) * 2;
+  check(cudaMalloc(&from, 3 * copied), "cudaMalloc");
+  check(cudaMalloc(&to, 3 * copied), "cudaMalloc");
+  const double copy_us = microseconds([&](cudaStream_t s) {
+    check(cudaMemcpyAsync(to, from, 3 * copied, cudaMemcpyDeviceToDevice, s), "copy");
+  });
+  const double copy = 6.0 * static_cast<double>(copied) / copy_us * 1e-3;
+  std::printf("%s, 16 heads of 128, 16384 tokens, bf16; a copy: %.0f GB/s\n",
+              tokens_first ? "[batch, token, head, dim]" : "[batch, head, token, dim]", copy);
+  const auto say = [&](const char* what, double us, double bytes) {
+    std::printf("  %-44s %7.1f us  %6.0f GB/s  %5.1f %%\n", what, us, bytes / us * 1e-3,
+                100 * bytes / us * 1e-3 / copy);
+  };
+  // Input 2 bytes, codes 1 byte an element; scales 4 bytes a token. Statistics read the input once more.
+  const double codes = 3 * n + 4 * row, statistics = 2 * n;
+  // Between the calls the other tensors pass through the cache, as in a call of attention.
+  const auto flushed = [&](const Timed& what) {
+    const double all = microseconds([&](cudaStream_t s) {
+      check(cudaMemcpyAsync(to, from, copied, cudaMemcpyDeviceToDevice, s), "copy");
+      what.queue(s);
+    });
+    const double without = microseconds([&](cudaStream_t s) {
+      check(cudaMemcpyAsync(to, from, copied, cudaMemcpyDeviceToDevice, s), "copy");
+    });
+    return all - without;
+  };
+  say("Q: rotate, token codes", flushed(of_q), codes);
+  say("K: codes alone (rotate)", flushed(of_k_codes), codes);
+  say("K: mean, then rotate, token codes", flushed(of_k), codes + statistics);
+  say("V: codes alone (block floor)", flushed(of_v_codes), codes);
+  say("V: channel norms, then token codes", flushed(of_v), codes + statistics);
+  const double all = microseconds([&](cudaStream_t s) { of_q.queue(s), of_k.queue(s), of_v.queue(s); });
+  say("Q, K and V: int8's default recipe", all, 3 * codes + 2 * statistics);
+  for (const auto& [name, recipe] :
+       {std::pair{"s8 per block, plain", of_block}, std::pair{"s8 per tensor, plain", of_tensor}}) {
+    const Timed of(shape, tokens_first, recipe);
+    say(name, flushed(of), codes);
+  }
+  const Timed of_half(shape, tokens_first, half);
+  say("to f16", flushed(of_half), 4 * n);
+}
+
+}  // namespace
+}  // namespace octet
+
+int main(int argc, char** argv) {
+  octet::Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--time") options.times = true;
+    if (argument == "--cases" && i + 1 < argc) options.cases = std::atoi(argv[++i]);
+    if (argument == "--seed" && i + 1 < argc) options.seed = static_cast<unsigned>(std::atoi(argv[++i]));
+  }
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::puts("skipped: this machine has no CUDA device");
+    return 0;
+  }
+  if (options.times) {
+    octet::time_default_recipe(false);
+    octet::time_default_recipe(true);
+    return 0;
+  }
+  std::printf("seed %u, %d inputs a recipe\n", options.seed, options.cases);
+  const int failed = octet::compare_amax(options.seed) + octet::compare_q_anchor(options.seed) +
+                     octet::compare_recipes(options);
+  std::printf("%d inputs failed\n", failed);
+  return failed != 0;
+}
