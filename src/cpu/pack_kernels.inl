@@ -50,30 +50,51 @@ struct PackIn {
     }
   }
   static Sums sums_of_row(const std::byte* row, std::int64_t bytes) {
-    constexpr std::int64_t kVector = 4 * kLanes;
     Sums sums{};
     std::int64_t at = 0;
     for (; at + kVector <= bytes; at += kVector) sums += sums_of(simd::load<Words>(row + at));
     if (at < bytes) sums += sums_of(codes_within(row + at, bytes - at));
     return sums;
   }
-  /// So many rows at once as a vector has sums; bytes: whole groups of 4.
+  static constexpr std::int64_t kVector = 4 * kLanes;
+  static constexpr std::int64_t kTogether = kLanes / 2;  ///< rows at once: as many as a vector has sums
+  static void put_sums(std::uint64_t both, std::int32_t shift, std::int64_t row, const RowSums& out) {
+    out.sum[row] = static_cast<std::int32_t>(both) - shift;
+    out.size[row] = static_cast<std::int32_t>(both >> 32);
+  }
+  /// Of every byte of the vectors that hold a row.
+  static constexpr std::int32_t kShift = 128;
+  /// bytes: whole groups of 4.
   static void sums(const std::byte* rows, std::int64_t bytes, std::int64_t count, const RowSums& out) {
-    constexpr std::int64_t kVector = 4 * kLanes, kTogether = kLanes / 2;
-    constexpr std::int32_t kShift = 128;
-    const auto shifts = static_cast<std::int32_t>((bytes + kVector - 1) / kVector * kVector * kShift);
+    if (2 * bytes == kVector) return sums_of_halves(rows, count, out);
+    const auto shift = static_cast<std::int32_t>((bytes + kVector - 1) / kVector * kVector * kShift);
     for (std::int64_t r = 0; r < count; r += kTogether) {
       const std::int64_t here = count - r < kTogether ? count - r : kTogether;
       Sums of[kTogether];
       for (std::int64_t i = 0; i < kTogether; ++i)
         of[i] = sums_of_row(rows + (r + (i < here ? i : here - 1)) * bytes, bytes);
-      const Sums both = rows_reduced<kTogether>(of, Plus{});
-      std::uint64_t lanes[kTogether];
-      simd::store(lanes, both);
-      for (std::int64_t i = 0; i < here; ++i) {
-        out.sum[r + i] = static_cast<std::int32_t>(lanes[i]) - shifts;
-        out.size[r + i] = static_cast<std::int32_t>(lanes[i] >> 32);
+      std::uint64_t both[kTogether];
+      simd::store(both, rows_reduced<kTogether>(of, Plus{}));
+      for (std::int64_t i = 0; i < here; ++i) put_sums(both[i], shift, r + i, out);
+    }
+  }
+  /// The same of rows of which a vector holds two.
+  static void sums_of_halves(const std::byte* rows, std::int64_t count, const RowSums& out) {
+    constexpr std::int64_t kBytes = kVector / 2, kPairs = kTogether / 2;
+    for (std::int64_t r = 0; r < count; r += kTogether) {
+      Sums of[kPairs];
+      for (std::int64_t i = 0; i < kPairs; ++i) {
+        const std::int64_t row = r + 2 * i, left = count - row;
+        const std::byte* at = rows + row * kBytes;
+        of[i] = left >= 2   ? sums_of(simd::load<Words>(at))
+                : left == 1 ? sums_of(codes_within(at, kBytes))
+                            : Sums{};
       }
+      std::uint64_t both[kTogether];
+      simd::store(both, rows_reduced<kPairs, 1, 2>(of, Plus{}));
+      const std::int64_t here = count - r < kTogether ? count - r : kTogether;
+      for (std::int64_t i = 0; i < here; ++i)
+        put_sums(both[i / 2 + i % 2 * kPairs], static_cast<std::int32_t>(kBytes * kShift), r + i, out);
     }
   }
   static void to_u8(const std::int8_t* codes, std::int64_t count, std::uint8_t* out) {

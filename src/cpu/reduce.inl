@@ -56,10 +56,11 @@ V crossed(V a, V b, std::integer_sequence<int, kLane...>) {
 
 /// All lanes of each of kRows vectors by one operation, row r's in lane r; lanes beyond the rows have any
 /// number. Neighbours first: as many vectors are left after each stage as there are pairs of rows.
-template <int kRows, int kStride = 1, class V, class Op>
+/// kParts: each part of a vector is a row's of its own, and has its numbers.
+template <int kRows, int kStride = 1, int kParts = 1, class V, class Op>
 V rows_reduced(const V* rows, const Op& op) {
   constexpr int kLanes = simd::kLanesOf<V>, kLeft = (kRows + 1) / 2;
-  static_assert(kRows * kStride < 2 * kLanes, "a lane a row");
+  static_assert(kRows * kStride < 2 * kLanes / kParts, "a lane a row");
   constexpr auto kAll = std::make_integer_sequence<int, kLanes>{};
   V left[kLeft];
 #pragma GCC unroll 16
@@ -67,10 +68,10 @@ V rows_reduced(const V* rows, const Op& op) {
     const V a = rows[2 * i], b = rows[2 * i + 1 < kRows ? 2 * i + 1 : 2 * i];
     left[i] = op(crossed<kStride, 0>(a, b, kAll), crossed<kStride, kStride>(a, b, kAll));
   }
-  if constexpr (2 * kStride == kLanes)
+  if constexpr (2 * kStride == kLanes / kParts)
     return left[0];
   else
-    return rows_reduced<kLeft, 2 * kStride>(left, op);
+    return rows_reduced<kLeft, 2 * kStride, kParts>(left, op);
 }
 
 }  // namespace
