@@ -200,16 +200,23 @@ Status pack_by_head(const Plan& plan, const AttentionArgs& args) {
   Places places(heads);
   for_each_parallel(args.parallel_for, heads, [&](std::int64_t i) {
     const std::int64_t sequence = i / d.heads_kv, head = i % d.heads_kv;
+    const KeyPacker::Packed packed = packer->packed(sequence, head);
+    if (packed.k.data && k.packs(packed.k) && v.packs(packed.v)) {
+      k.run(sequence, head, {0, packed.k});
+      v.run(sequence, head, {0, packed.v});
+      const std::int64_t columns = (keys.length(sequence) + packed.k.tokens - 1) / packed.k.tokens;
+      return packer->pack(sequence, head, {0, 0, columns * packed.k.tokens});
+    }
     const std::int64_t place = places.take();
     const auto shift_of = [&](const TensorView& codes) -> std::int64_t {
       if (keys.cu_seqlens) return 0;  // sequences of a head lie one after the other
       return row_offset(codes, place / d.heads_kv, place % d.heads_kv, 0) -
              row_offset(codes, sequence, head, 0);
     };
-    const CodeShift shift{shift_of(ready.k.codes), shift_of(ready.v.codes)};
-    k.run(sequence, head, shift.k);
-    v.run(sequence, head, shift.v);
-    packer->pack(sequence, head, shift);
+    const HeadCodes codes{shift_of(ready.k.codes), shift_of(ready.v.codes), 0};
+    k.run(sequence, head, {codes.k_shift, {}});
+    v.run(sequence, head, {codes.v_shift, {}});
+    packer->pack(sequence, head, codes);
     places.leave(place);
   });
   OCTET_TRY(k.status());

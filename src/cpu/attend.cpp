@@ -100,22 +100,26 @@ class Call {
   void pack() {
     const AttentionDesc& d = problem_.desc;
     const std::int64_t key_blocks = pieces(longest_k_, d.key_block);
-    for_each_parallel(problem_.args.parallel_for, problem_.k.count * d.heads_kv * key_blocks,
-                      [&](std::int64_t i) {
-                        const std::int64_t block = i % key_blocks, unit = i / key_blocks;
-                        const std::int64_t sequence = unit / d.heads_kv;
-                        if (block * d.key_block >= problem_.k.length(sequence)) return;
-                        packed_.pack(memory_.packed, problem_, prepare_, sequence, unit % d.heads_kv, block);
-                      });
+    for_each_parallel(
+        problem_.args.parallel_for, problem_.k.count * d.heads_kv * key_blocks, [&](std::int64_t i) {
+          const std::int64_t block = i % key_blocks, unit = i / key_blocks;
+          const std::int64_t sequence = unit / d.heads_kv;
+          if (block * d.key_block >= problem_.k.length(sequence)) return;
+          packed_.pack(memory_.packed, problem_, prepare_, {sequence, unit % d.heads_kv}, block, 0);
+        });
   }
 
-  void pack_head(std::int64_t sequence, std::int64_t kv_head, const CodeShift& shift) const {
+  KeyPacker::Packed packed(std::int64_t sequence, std::int64_t kv_head) const {
+    return packed_.places(memory_.packed, problem_, {sequence, kv_head});
+  }
+
+  void pack_head(std::int64_t sequence, std::int64_t kv_head, const HeadCodes& codes) const {
     AttentionArgs args = problem_.args;
-    args.k.codes = shifted(args.k.codes, shift.k), args.v.codes = shifted(args.v.codes, shift.v);
+    args.k.codes = shifted(args.k.codes, codes.k_shift), args.v.codes = shifted(args.v.codes, codes.v_shift);
     const call::Problem problem(problem_.desc, args);
     const std::int64_t key_blocks = pieces(problem.k.length(sequence), problem.desc.key_block);
     for (std::int64_t block = 0; block < key_blocks; ++block)
-      packed_.pack(memory_.packed, problem, prepare_, sequence, kv_head, block);
+      packed_.pack(memory_.packed, problem, prepare_, {sequence, kv_head}, block, codes.packed);
   }
 
   /// Units in parallel; where the keys of some are cut, their ranges first and then what merges them.
@@ -357,8 +361,11 @@ class Packer final : public KeyPacker {
   Packer(const Nest& nest, const AttentionDesc& desc, const AttentionArgs& args)
       : problem_(desc, args), call_(in_workspace(nest, problem_)) {}
 
-  void pack(std::int64_t sequence, std::int64_t kv_head, const CodeShift& shift) const override {
-    call_.pack_head(sequence, kv_head, shift);
+  Packed packed(std::int64_t sequence, std::int64_t kv_head) const override {
+    return call_.packed(sequence, kv_head);
+  }
+  void pack(std::int64_t sequence, std::int64_t kv_head, const HeadCodes& codes) const override {
+    call_.pack_head(sequence, kv_head, codes);
   }
 
  private:

@@ -150,24 +150,35 @@ PackedHead PackedCall::head(std::byte* workspace, const call::Problem& problem, 
 }
 
 void PackedCall::pack(std::byte* workspace, const call::Problem& problem, const Prepare& prepare,
-                      std::int64_t sequence, std::int64_t kv_head, std::int64_t block) const {
-  const call::HeadOperand k(problem.args.k, problem.k, sequence, kv_head);
-  const call::HeadOperand v(problem.args.v, problem.v(), sequence, kv_head);
-  const HeadIndex head{sequence, kv_head};
-  const std::int64_t begin = block * key_block_, tokens = problem.k.length(sequence);
-  const std::int64_t end = std::min(begin + key_block_, tokens);
+                      const HeadIndex& head, std::int64_t block, std::int64_t from) const {
+  const call::HeadOperand k(problem.args.k, problem.k, head.sequence, head.kv_head);
+  const call::HeadOperand v(problem.args.v, problem.v(), head.sequence, head.kv_head);
+  const std::int64_t tokens = problem.k.length(head.sequence);
+  const std::int64_t begin = block * key_block_, end = std::min(begin + key_block_, tokens);
   // The tokens behind any other block are the next one's. The last token's neighbours in its vector or group
   // are cleared with it, before it comes.
   if (end == tokens) {
-    const Region r = region(problem, sequence, kv_head);
+    const Region r = region(problem, head.sequence, head.kv_head);
     const std::int64_t padded = round_up(end, kTokenStep);
-    const auto whole = [&](std::int64_t step) { return std::max(begin, end / step * step); };
+    const auto whole = [&](std::int64_t step) { return std::max({begin, from, end / step * step}); };
     clear_k(workspace + r.k, whole(nest_.packing.lanes), padded);
     clear_v(workspace + r.v, whole(group_elements(nest_.packing.v)), padded);
   }
-  put(workspace, problem, prepare, head, {k, v, begin, end - begin, begin});
+  const std::int64_t first = std::clamp(from, begin, end);
+  if (first < end) put(workspace, problem, prepare, head, {k, v, first, end - first, first});
   note_values(workspace, problem, head, begin, end);
   close(workspace, problem, prepare, head, block);
+}
+
+KeyPacker::Packed PackedCall::places(std::byte* workspace, const call::Problem& problem,
+                                     const HeadIndex& head) const {
+  const bool bytes = group_elements(nest_.packing.k) == 4 && nest_.packing.v == Element::s8;
+  const bool whole =
+      problem.args.k.codes.shape[3] == dim_groups_ * 4 && problem.args.v.codes.shape[3] == dim_v_;
+  if (!bytes || !whole || nest_.packing.p_bias) return {};  // with a bias of P, V's codes are summed up
+  const Region r = region(problem, head.sequence, head.kv_head);
+  return {{workspace + r.k, PackedCodes::Order::columns, nest_.packing.lanes, k_flip()},
+          {workspace + r.v, PackedCodes::Order::quads, nest_.packing.lanes, 0}};
 }
 
 void PackedCall::put(std::byte* workspace, const call::Problem& problem, const Prepare& prepare,
@@ -245,7 +256,6 @@ void PackedCall::sum_queries(const std::byte* packed, std::int64_t count, const 
 // others are not ours.
 void PackedCall::put_k(const Rows& rows, std::byte* out) const {
   constexpr std::int64_t kMostLanes = 16, kReadBytes = 16;
-  constexpr std::uint32_t kSigns = 0x80808080;
   const std::int64_t lanes = nest_.packing.lanes, vector_bytes = lanes * 4;
   const std::int64_t stride = round_up(dim_groups_ * 4, kAlignment);
   const bool is_whole = group_elements(nest_.packing.k) == 4 && rows.k.dim() % kReadBytes == 0;
@@ -256,7 +266,7 @@ void PackedCall::put_k(const Rows& rows, std::byte* out) const {
     const std::int64_t runs = lane == 0 && is_whole ? (rows.count - i) / lanes : 0;
     if (const std::int8_t* codes = runs > 0 ? rows.k.s8_row(rows.from + i) : nullptr) {
       kernels_.columns({reinterpret_cast<const std::byte*>(codes), rows.k.token_stride()}, dim_groups_,
-                       nest_.packing.k == Element::u8_bias ? kSigns : 0, runs, columns);
+                       k_flip(), runs, columns);
       i += runs * lanes;
       continue;
     }

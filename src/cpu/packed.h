@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "base/key_packer.h"
 #include "call/operand.h"
 #include "call/problem.h"
 #include "cpu/kernel.h"
@@ -36,9 +37,12 @@ class PackedCall {
   PackedHead head(std::byte* workspace, const call::Problem& problem, std::int64_t sequence,
                   std::int64_t kv_head) const;
 
-  /// Packs key block `block` of one head.
-  void pack(std::byte* workspace, const call::Problem& problem, const Prepare& prepare, std::int64_t sequence,
-            std::int64_t kv_head, std::int64_t block) const;
+  /// Packs key block `block` of one head, but for its tokens before `from`, whose codes are there already.
+  void pack(std::byte* workspace, const call::Problem& problem, const Prepare& prepare, const HeadIndex& head,
+            std::int64_t block, std::int64_t from) const;
+  /// Where others may pack the codes of a head, in the order of base/packed_codes.h; null where the layout is
+  /// another.
+  KeyPacker::Packed places(std::byte* workspace, const call::Problem& problem, const HeadIndex& head) const;
 
   // The halves of pack(), for K and V that come token by token (store.h).
 
@@ -83,6 +87,8 @@ class PackedCall {
   };
   Region region(const call::Problem& problem, std::int64_t sequence, std::int64_t kv_head) const;
 
+  /// What makes K's codes what the kernels read: code + 128 where K is the unsigned side.
+  std::uint32_t k_flip() const { return nest_.packing.k == Element::u8_bias ? 0x80808080 : 0; }
   void pack_row(Element element, const call::HeadOperand& operand, std::int64_t token, std::byte* out) const;
   void pack_codes(Element element, const std::int8_t* codes, std::int64_t dim, std::byte* out) const;
   // clear()'s and put()'s parts; k, v, out, sums: of token 0 and block 0 of the region.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/packed_codes.h"
 #include "base/sequences.h"
 #include "octet/status.hpp"
 #include "octet/types.hpp"
@@ -68,9 +69,18 @@ class HeadQuantizer {
                 const QuantizedTensor& out);
   ~HeadQuantizer();
 
-  /// Each once. The codes, not what goes with them, are written so many elements further on than where `out`
-  /// has them.
-  void run(std::int64_t sequence, std::int64_t head, std::int64_t codes_shift = 0);
+  /// Where the codes of a head go, not what goes with them: elements further on than where `out` has them,
+  /// or, where `packed` has data, there and nowhere else.
+  struct Place {
+    std::int64_t shift = 0;
+    PackedCodes packed;
+  };
+  /// Whether codes can be packed so: by this processor, and as this recipe makes them. Blocks of tokens that
+  /// share a scale begin with a column, as key blocks do.
+  bool packs(const PackedCodes& packed) const;
+
+  /// Each once.
+  void run(std::int64_t sequence, std::int64_t head, const Place& place);
   /// What quantize() would return, once all have run.
   Status status() const;
 

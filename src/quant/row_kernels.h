@@ -1,6 +1,7 @@
 // What the quantiser does to rows of numbers, as one table of functions an instruction set. All give the same
 // bits.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 #include "base/hd.h"
@@ -40,6 +41,15 @@ struct RowSteps {
   std::int64_t hadamard = 0;      ///< channels of a block of the butterfly that follows; 0: none
 };
 
+/// s8 codes as RowKernels::codes() gives them, packed as base/packed_codes.h says. Rows are a multiple of
+/// `tokens`, channels too.
+struct PackedCodesKernels {
+  std::int64_t tokens = 0;  ///< of a column; 0: the set has no such functions
+  void (*columns)(const FloatRows& x, const float* factor, const float* rscale, std::uint32_t flip,
+                  std::byte* out) = nullptr;
+  void (*quads)(const FloatRows& x, const float* factor, const float* rscale, std::byte* out) = nullptr;
+};
+
 struct RowKernels {
   /// Rows with the steps done to them; with a butterfly, out may have more channels, which are zeros before
   /// it. largest[row]: the largest |x| of the results as bits, which order like the values do; at least those
@@ -70,6 +80,7 @@ struct RowKernels {
   /// x * rscale[c], which may be any number, clamped to +-127.
   void (*codes_by_channel)(const FloatRows& x, const float* rscale, std::int8_t* out,
                            std::int64_t out_stride);
+  PackedCodesKernels packed;
   NarrowRow narrow;  ///< rows of the float formats
 };
 

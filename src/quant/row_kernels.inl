@@ -3,6 +3,7 @@
 #include "lanes/exchange.h"
 #include "lanes/vector.h"
 #include "numerics/formats.h"
+#include "quant/packed_rows.inl"
 #include "quant/row_kernels.h"
 
 namespace octet::quant {
@@ -67,14 +68,6 @@ struct RowsIn {
     for (; c + 4 * kWidth <= channels; c += 4 * kWidth) body(L{}, Vectors<4>{}, c);
     for (; c + kWidth <= channels; c += kWidth) body(L{}, Vectors<1>{}, c);
     for (; c < channels; ++c) body(ScalarLane{}, Vectors<1>{}, c);
-  }
-
-  /// Brings bytes [begin, end) at `at` into the second-level cache: arithmetic on rows that are there leaves
-  /// memory idle, and what only sums rows waits for it.
-  static OCTET_HOST void ask_for(const void* at, std::int64_t begin, std::int64_t end) {
-    constexpr int kToRead = 0, kSecondLevel = 2, kLine = 64;
-    for (std::int64_t i = begin; i < end; i += kLine)
-      __builtin_prefetch(static_cast<const char*>(at) + i, kToRead, kSecondLevel);
   }
 
   template <class Lane>
@@ -667,9 +660,10 @@ struct RowsIn {
         out, out_stride);
   }
 
-  static constexpr RowKernels kTable{read,        row_largest,       channel_largest,     add,
-                                     add_squares, add_plain_squares, nearest_scales,      sixteenth_scales,
-                                     codes,       codes_by_channel,  RowsNarrowed<L>::run};
+  static constexpr RowKernels kTable{
+      read,        row_largest,       channel_largest,        add,
+      add_squares, add_plain_squares, nearest_scales,         sixteenth_scales,
+      codes,       codes_by_channel,  PackedRows<L>::table(), RowsNarrowed<L>::run};
 };
 
 }  // namespace

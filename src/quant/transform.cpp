@@ -33,7 +33,7 @@ RowReader::RowReader(const TensorView& x, const TokenRange& range, const Operand
       rotation_(rotation),
       channels_(code_dim(x.shape[3], recipe.rotate)),
       stride_((channels_ + kAlignment - 1) / kAlignment * kAlignment),
-      capacity_(std::clamp<std::int64_t>(kTileFloats / stride_, 1, std::max<std::int64_t>(range.length, 1))),
+      capacity_(std::min(whole_columns(kTileFloats / stride_), std::max<std::int64_t>(range.length, 1))),
       tokens_have_scales_(recipe.granularity == Granularity::token && has_scales(recipe.format)) {
   Scratch& scratch = thread_scratch();
   scratch.reset();

@@ -1,6 +1,7 @@
 // A row on its way to codes: loaded as f32, shifted, rotated, equalised. Quantiser and statistics read rows
 // through this, so both see the same bits.
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -22,6 +23,13 @@ struct BadElement {
 
 /// Channels of the codes that `recipe` makes of `dim` channels.
 std::int64_t code_dim(std::int64_t dim, Rotate rotate);
+
+/// So many tokens at a time that each of them begins a column of packed codes (base/packed_codes.h), at least
+/// one.
+constexpr std::int64_t whole_columns(std::int64_t tokens) {
+  constexpr std::int64_t kMostTokens = 16;  // of a column
+  return std::max(tokens / kMostTokens, std::int64_t{1}) * kMostTokens;
+}
 
 /// The rows of one sequence of one head, several at once. Its rows lie in the thread's scratch, so a thread
 /// has one reader at a time.

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "tests/capi/support.h"
@@ -14,13 +15,24 @@ using testing::Call;
 using testing::Codes;
 using testing::Tensor;
 
-void expect_same_bits(octet_scheme scheme, std::int64_t tokens_k) {
+/// What a plan is made with beside the scheme.
+struct Choice {
+  std::int64_t key_block = 128;
+  std::optional<octet_granularity> k;
+};
+
+void expect_same_bits(octet_scheme scheme, std::int64_t tokens_k, const Choice* choice = nullptr) {
   octet_scheme_info info{};
   info.struct_size = sizeof info;
   ASSERT_EQ(octet_scheme_describe(scheme, &info), OCTET_OK);
   Call plain(scheme, 7, tokens_k), coded(scheme, 7, tokens_k);
   if (info.q_granularities == 0 || scheme == OCTET_SCHEME_QATTN) return;  // qattn's amax is of all three
   SCOPED_TRACE(std::string(info.name) + ", " + std::to_string(tokens_k) + " keys");
+  for (Call* call : {&plain, &coded}) {
+    if (!choice) continue;
+    call->desc.key_block = choice->key_block;
+    call->desc.recipe.k = choice->k.value_or(call->desc.recipe.k);
+  }
   ASSERT_EQ(plain.plan_it(), OCTET_OK) << octet_last_error();
   plain.desc.wants_lse = 0;
   coded.desc.input = info.qk;
@@ -36,6 +48,63 @@ void expect_same_bits(octet_scheme scheme, std::int64_t tokens_k) {
 TEST(Operand, QuantisedInputsGiveTheBitsOfPlainOnes) {
   for (octet_scheme scheme = 0; scheme < octet_scheme_count(); ++scheme)
     for (const std::int64_t tokens_k : {1, 65, 150}) expect_same_bits(scheme, tokens_k);
+}
+
+TEST(Operand, KeyBlocksOfAnySizeGiveTheSameBits) {
+  for (const octet_scheme scheme : {OCTET_SCHEME_INT8, OCTET_SCHEME_INTEGER, OCTET_SCHEME_INT8_FULL})
+    for (const std::int64_t key_block : {16, 48, 64, 112, 512}) {
+      SCOPED_TRACE("key block " + std::to_string(key_block));
+      for (const std::int64_t tokens_k : {15, 16, 203}) {
+        Choice choice{key_block, {}};
+        expect_same_bits(scheme, tokens_k, &choice);
+        choice.k = OCTET_PER_BLOCK;
+        if (scheme == OCTET_SCHEME_INT8) expect_same_bits(scheme, tokens_k, &choice);
+      }
+    }
+}
+
+/// Heads of any dim, whose rows lie apart, in sequences that start anywhere: each has the bits that it has
+/// alone.
+TEST(Operand, SequencesGiveTheBitsThatTheyGiveAlone) {
+  const std::vector<std::int32_t> offsets{0, 37, 38, 38, 102, 203};
+  const std::int64_t tokens = offsets.back(), heads = 2;
+  for (const std::int64_t dim : {16, 20, 64, 96})
+    for (const Scheme scheme : {Scheme::int8, Scheme::integer, Scheme::int8_half}) {
+      SCOPED_TRACE(std::string(name_of(scheme)) + ", dim " + std::to_string(dim));
+      const Tensor q = Tensor::normal({1, heads, tokens, dim}, 1), k = Tensor::normal(q.shape, 2),
+                   v = Tensor::normal(q.shape, 3);
+      Tensor together(q.shape), alone(q.shape);
+      const auto run = [&](const auto& view, std::int64_t count, const Tensor& o) {
+        Result<AttentionDesc> desc = describe(scheme, view(q), view(k), view(v));
+        ASSERT_TRUE(desc.ok()) << desc.status().message();
+        AttentionArgs args;
+        args.q.codes = view(q), args.k.codes = view(k), args.v.codes = view(v), args.o = view(o);
+        if (count > 0) {
+          desc.value().sequences = count;
+          args.cu_seqlens_q = args.cu_seqlens_k = offsets.data();
+        }
+        Result<AttentionPlan> plan = AttentionPlan::create(desc.value(), "");
+        ASSERT_TRUE(plan.ok()) << plan.status().message();
+        Result<Workspace> memory = Workspace::allocate(plan.value().workspace_bytes());
+        ASSERT_TRUE(memory.ok());
+        args.workspace = memory.value().data(), args.workspace_bytes = memory.value().bytes();
+        const Status ran = plan.value().run(args);
+        ASSERT_TRUE(ran.ok()) << ran.message();
+      };
+      run([](const Tensor& x) { return x.view(); }, static_cast<std::int64_t>(offsets.size()) - 1, together);
+      for (std::size_t s = 0; s + 1 < offsets.size(); ++s) {
+        const std::int64_t begin = offsets[s], length = offsets[s + 1] - begin;
+        if (length == 0) continue;
+        const auto part = [&](const Tensor& x) {
+          TensorView view = x.view();
+          view.data = static_cast<float*>(view.data) + begin * dim;
+          view.shape[2] = length;
+          return view;
+        };
+        run(part, 0, alone);
+      }
+      EXPECT_EQ(together.data, alone.data);
+    }
 }
 
 TEST(Operand, HeadsTooLongForTheCacheGiveTheSameBits) {

@@ -156,6 +156,46 @@ void expect_baseline(const RowKernels& kernels) {
       }
 }
 
+/// Codes that are packed at once are those of codes(), each at its place.
+void expect_packed(const RowKernels& kernels) {
+  const std::int64_t tokens = kernels.packed.tokens, count = 2 * tokens;
+  for (const std::int64_t channels : {16, 32, 48, 64, 80, 128, 256})
+    for (const bool multiplies : {false, true}) {
+      SCOPED_TRACE(std::to_string(channels) + " channels");
+      const std::vector<float> x = numbers(count * channels, 14), factors = numbers(channels, 15);
+      const float* factor = multiplies ? factors.data() : nullptr;
+      const FloatRows rows{x.data(), channels, count, channels};
+      std::vector<std::uint32_t> largest(static_cast<std::size_t>(count));
+      std::vector<float> rscale(largest.size());
+      kernels.row_largest(rows, factor, largest.data());
+      for (std::size_t r = 0; r < rscale.size(); ++r)
+        rscale[r] = group_scale(std::bit_cast<float>(largest[r]), 0, ScaleRule::nearest, 127).rscale;
+      std::vector<std::int8_t> codes(x.size()), columns(x.size()), flipped(x.size()), quads(x.size());
+      kernels.codes(rows, factor, rscale.data(), codes.data(), channels);
+      const auto bytes = [](std::vector<std::int8_t>& v) { return reinterpret_cast<std::byte*>(v.data()); };
+      kernels.packed.columns(rows, factor, rscale.data(), 0, bytes(columns));
+      kernels.packed.columns(rows, factor, rscale.data(), 0x80808080, bytes(flipped));
+      kernels.packed.quads(rows, factor, rscale.data(), bytes(quads));
+      for (std::int64_t t = 0; t < count; ++t)
+        for (std::int64_t c = 0; c < channels; ++c) {
+          const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+          const std::int64_t column =
+              ((t / tokens * (channels / 4) + c / 4) * tokens + t % tokens) * 4 + c % 4;
+          const std::int64_t quad = (t / 4 * channels + c) * 4 + t % 4;
+          const std::int8_t code = codes[at(t * channels + c)];
+          ASSERT_EQ(columns[at(column)], code) << "token " << t << ", channel " << c;
+          ASSERT_EQ(flipped[at(column)], static_cast<std::int8_t>(code ^ -128));
+          ASSERT_EQ(quads[at(quad)], code) << "token " << t << ", channel " << c;
+        }
+    }
+}
+
+TEST(RowKernels, PackedCodesAreThoseOfRows) {
+  EXPECT_EQ(baseline_row_kernels().packed.tokens, 0);
+  if (refusal(Isa::avx2).empty()) expect_packed(avx2_row_kernels());
+  if (refusal(Isa::avx512_vnni).empty()) expect_packed(avx512_row_kernels());
+}
+
 TEST(RowKernels, Avx2GivesTheBitsOfTheBaseline) {
   if (!refusal(Isa::avx2).empty()) GTEST_SKIP() << refusal(Isa::avx2);
   expect_baseline(avx2_row_kernels());
