@@ -200,10 +200,13 @@ Status pack_by_head(const Plan& plan, const AttentionArgs& args) {
   Places places(heads);
   for_each_parallel(args.parallel_for, heads, [&](std::int64_t i) {
     const std::int64_t sequence = i / d.heads_kv, head = i % d.heads_kv;
+    // K, V and the next head's K: while one becomes codes, memory brings the next, and the second-level cache
+    // holds both.
+    const quant::Tokens next_v = v.ahead(sequence, head), next_k = k.ahead(sequence, head + 1);
     const KeyPacker::Packed packed = packer->packed(sequence, head);
     if (packed.k.data && k.packs(packed.k) && v.packs(packed.v)) {
-      k.run(sequence, head, {0, packed.k});
-      v.run(sequence, head, {0, packed.v});
+      k.run(sequence, head, {0, packed.k}, next_v);
+      v.run(sequence, head, {0, packed.v}, next_k);
       const std::int64_t columns = (keys.length(sequence) + packed.k.tokens - 1) / packed.k.tokens;
       return packer->pack(sequence, head, {0, 0, columns * packed.k.tokens});
     }
@@ -214,8 +217,8 @@ Status pack_by_head(const Plan& plan, const AttentionArgs& args) {
              row_offset(codes, sequence, head, 0);
     };
     const HeadCodes codes{shift_of(ready.k.codes), shift_of(ready.v.codes), 0};
-    k.run(sequence, head, {codes.k_shift, {}});
-    v.run(sequence, head, {codes.v_shift, {}});
+    k.run(sequence, head, {codes.k_shift, {}}, next_v);
+    v.run(sequence, head, {codes.v_shift, {}}, next_k);
     packer->pack(sequence, head, codes);
     places.leave(place);
   });

@@ -12,7 +12,7 @@ namespace {
 
 /// Four vectors of integers as one of bytes, saturated, in turns in every 16 bytes.
 template <class I32>
-OCTET_HOST I32 bytes_of(const I32 (&x)[4]) {
+OCTET_HOST I32 bytes_of([[maybe_unused]] const I32 (&x)[4]) {
 #if defined(__AVX512BW__)
   if constexpr (sizeof(I32) == 64) {
     const auto pair = [&](int i) {

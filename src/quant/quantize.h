@@ -8,6 +8,7 @@
 #include "base/sequences.h"
 #include "octet/status.hpp"
 #include "octet/types.hpp"
+#include "quant/token_rows.h"
 
 namespace octet::quant {
 
@@ -75,12 +76,15 @@ class HeadQuantizer {
     std::int64_t shift = 0;
     PackedCodes packed;
   };
+  /// The tokens of a head, if asking for them while what is read before them becomes codes is worth it; none
+  /// behind the last head.
+  Tokens ahead(std::int64_t sequence, std::int64_t head) const;
   /// Whether codes can be packed so: by this processor, and as this recipe makes them. Blocks of tokens that
   /// share a scale begin with a column, as key blocks do.
   bool packs(const PackedCodes& packed) const;
 
-  /// Each once.
-  void run(std::int64_t sequence, std::int64_t head, const Place& place);
+  /// Each once. next: what is read after it, of any operand.
+  void run(std::int64_t sequence, std::int64_t head, const Place& place, const Tokens& next);
   /// What quantize() would return, once all have run.
   Status status() const;
 

@@ -6,18 +6,27 @@
 
 namespace octet::quant {
 
-const std::byte* TokenRows::address(const TokenRange& range, std::int64_t token) const {
-  const std::int64_t bytes = x_.dtype == DType::f32 ? 4 : 2;
-  return static_cast<const std::byte*>(x_.data) +
-         row_offset(x_, range.b, range.h, range.begin + token) * bytes;
+namespace {
+
+const std::byte* address(const TensorView& x, const TokenRange& range, std::int64_t token) {
+  const std::int64_t bytes = x.dtype == DType::f32 ? 4 : 2;
+  return static_cast<const std::byte*>(x.data) + row_offset(x, range.b, range.h, range.begin + token) * bytes;
+}
+
+}  // namespace
+
+bool TokenRows::has_rows_like(const Tokens& other) const {
+  return other.x && other.x->dtype == x_.dtype && other.x->shape[3] == x_.shape[3] &&
+         other.x->stride[2] == x_.stride[2] && other.x->stride[3] == x_.stride[3];
 }
 
 Rows TokenRows::at(std::int64_t first, std::int64_t count) {
   const std::int64_t bytes = x_.dtype == DType::f32 ? 4 : 2, channels = x_.shape[3];
-  const std::byte* from = address(range_, first);
+  const std::byte* from = address(x_, range_, first);
   if (x_.stride[3] == 1 || channels == 1) {
-    const bool has_next = first + count <= next_.length;
-    return {from, x_.dtype, x_.stride[2], count, channels, has_next ? address(next_, first) : nullptr};
+    const bool has_next = next_.x && first + count <= next_.range.length;
+    return {from,  x_.dtype, x_.stride[2],
+            count, channels, has_next ? address(*next_.x, next_.range, first) : nullptr};
   }
 
   copy_.resize(static_cast<std::size_t>(count * channels * bytes));

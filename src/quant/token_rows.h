@@ -13,23 +13,31 @@ struct TokenRange {
   std::int64_t b = 0, h = 0, begin = 0, length = 0;
 };
 
+/// Those of a tensor; x null: none.
+struct Tokens {
+  const TensorView* x = nullptr;
+  TokenRange range{};
+};
+
 /// Tokens of a range of x, which is f32, f16 or bf16. Where x's channels do not lie one after the other they
 /// are copied together first.
 class TokenRows {
  public:
   TokenRows(const TensorView& x, const TokenRange& range) : x_(x), range_(range) {}
 
-  /// The range whose tokens are read after these: rows of equally many are named as next to be asked for.
-  void set_next(const TokenRange& next) { next_ = next; }
+  /// Tokens that are read after these: rows of equally many are named as next to be asked for, where they lie
+  /// in memory as these do.
+  void set_next(const Tokens& next) { next_ = has_rows_like(next) ? next : Tokens{}; }
 
   /// Tokens [first, first + count) of the range; valid until the next call.
   Rows at(std::int64_t first, std::int64_t count);
 
  private:
-  const std::byte* address(const TokenRange& range, std::int64_t token) const;
+  bool has_rows_like(const Tokens& other) const;
 
   const TensorView& x_;
-  TokenRange range_, next_;
+  TokenRange range_;
+  Tokens next_;
   std::vector<std::byte> copy_;
 };
 

@@ -45,7 +45,7 @@ class RowReader {
   void set_exponents(const std::int32_t* exponent);
 
   /// Tokens that are read after these: asked for while these become codes.
-  void set_next(const TokenRange& next) { tokens_.set_next(next); }
+  void set_next(const Tokens& next) { tokens_.set_next(next); }
 
   /// Tokens that read() takes at once, at most.
   std::int64_t capacity() const { return capacity_; }
