@@ -12,6 +12,7 @@
 #include "capi/v_grid.h"
 #include "numerics/formats.h"
 #include "quant/rows.h"
+#include "quant/token_rows.h"
 
 namespace octet::capi {
 namespace {

@@ -191,13 +191,22 @@ float encode_tiles(const Job& job, Unit& unit, float floor, const TokenScales& t
   return largest;
 }
 
+// note: many at once, without a way out, for the compiler takes those in vectors.
+bool any_below(const float* x, std::int64_t count, float floor) {
+  constexpr std::int64_t kTogether = 16;
+  std::int32_t found = 0;
+  std::int64_t i = 0;
+  for (; i + kTogether <= count; i += kTogether)
+    for (std::int64_t k = 0; k < kTogether; ++k) found |= x[i + k] < floor ? 1 : 0;
+  for (; i < count; ++i) found |= x[i] < floor ? 1 : 0;
+  return found != 0;
+}
+
 // Scales and codes as they are with a higher floor, once its reference is known. Few tokens have smaller
 // scales, if any; integers of zeros have the codes already, while an Inf beside zeros is NaN without a scale.
 void raise_floor(const Job& job, Unit& unit, float floor, const TokenScales& tokens) {
   RowReader& rows = unit.rows;
-  bool any_below = false;
-  for (std::int64_t i = 0; i < tokens.count(); ++i) any_below |= tokens.scale[i] < floor;
-  if (!any_below) return;
+  if (!any_below(tokens.scale, tokens.count(), floor)) return;
   const bool zeros_stay = is_integer(job.recipe.format);
   const std::vector<float> before(tokens.rscale, tokens.rscale + tokens.count());
   find_scales(job, rows.kernels(), floor, tokens);

@@ -8,9 +8,10 @@
 #include "base/sequences.h"
 #include "octet/status.hpp"
 #include "octet/types.hpp"
-#include "quant/token_rows.h"
 
 namespace octet::quant {
+
+struct Tokens;  // quant/token_rows.h
 
 /// How a group's absolute maximum becomes its scale.
 enum class ScaleRule : std::int32_t {

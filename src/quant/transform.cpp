@@ -42,18 +42,19 @@ RowReader::RowReader(const TensorView& x, const TokenRange& range, const Operand
 }
 
 void RowReader::set_shift(const float* shift) {
-  shift_.assign(shift, shift + x_.shape[3]);
+  shift_ = thread_scratch().take<float>(x_.shape[3]);
+  std::copy_n(shift, x_.shape[3], shift_);
   held_ = Held::nothing;
 }
 
 void RowReader::set_exponents(const std::int32_t* exponent) {
-  equaliser_.resize(static_cast<std::size_t>(channels_));
-  for (std::size_t c = 0; c < equaliser_.size(); ++c) equaliser_[c] = power_of_two(-exponent[c]);
+  equaliser_ = thread_scratch().take<float>(channels_);
+  for (std::int64_t c = 0; c < channels_; ++c) equaliser_[c] = power_of_two(-exponent[c]);
   held_ = Held::nothing;
 }
 
 FloatRows RowReader::look(std::int64_t first, std::int64_t count) {
-  if (is_factored() && equaliser_.empty()) {
+  if (is_factored() && !equaliser_) {
     held_ = Held::nothing;
     return float_rows(first, count);
   }
@@ -71,10 +72,9 @@ void RowReader::read_factored(std::int64_t first, std::int64_t count) {
   if (holds(first, count, Held::factored)) return;
   if (is_factored()) {
     const FloatRows rows = float_rows(first, count);
-    const float* factor = equaliser_.empty() ? nullptr : equaliser_.data();
-    peak_ = kernels_.row_largest(rows, factor, row_peaks());
+    peak_ = kernels_.row_largest(rows, equaliser_, row_peaks());
     if (peak_ < kInfBits) {
-      first_ = first, count_ = count, held_ = Held::factored, factored_ = {rows, factor};
+      first_ = first, count_ = count, held_ = Held::factored, factored_ = {rows, equaliser_};
       return;
     }
   }
@@ -85,12 +85,11 @@ void RowReader::read(std::int64_t first, std::int64_t count) {
   if (holds(first, count, Held::rows)) return;
   first_ = first, count_ = count, held_ = Held::rows;
   const RowSpace tile{tile_, stride_, channels_};
-  const float* equaliser = equaliser_.empty() ? nullptr : equaliser_.data();
-  RowSteps steps{shift_.empty() ? nullptr : shift_.data(), equaliser, 0};
+  RowSteps steps{shift_, equaliser_, 0};
   if (recipe_.rotate == Rotate::on) steps.factor = rotation_.factors(), steps.hadamard = rotation_.block();
   peak_ = kernels_.read(tokens_.at(first, count), steps, tile, row_peaks());
-  if (recipe_.rotate == Rotate::on && equaliser) {
-    peak_ = kernels_.read({tile_, DType::f32, stride_, count, channels_}, {nullptr, equaliser, 0}, tile,
+  if (recipe_.rotate == Rotate::on && equaliser_) {
+    peak_ = kernels_.read({tile_, DType::f32, stride_, count, channels_}, {nullptr, equaliser_, 0}, tile,
                           row_peaks());
   }
   if (peak_ >= kInfBits) confine();

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 #include "quant/quantize.h"
 #include "quant/rotate.h"
@@ -90,9 +89,7 @@ class RowReader {
     return held_ >= at_least && first == first_ && count == count_;
   }
   /// Whether tokens are floats that are multiplied at most.
-  bool is_factored() const {
-    return x_.dtype == DType::f32 && recipe_.rotate == Rotate::off && shift_.empty();
-  }
+  bool is_factored() const { return x_.dtype == DType::f32 && recipe_.rotate == Rotate::off && !shift_; }
   FloatRows float_rows(std::int64_t first, std::int64_t count);
   std::uint32_t* row_peaks() const { return tokens_have_scales_ ? largest_ : nullptr; }
   void confine();
@@ -105,7 +102,7 @@ class RowReader {
   const RowKernels& kernels_;
   TokenRows tokens_;
   const Rotation& rotation_;
-  std::vector<float> shift_, equaliser_;
+  float *shift_ = nullptr, *equaliser_ = nullptr;  // in the thread's scratch; null: none
   std::int64_t channels_, stride_, capacity_;
   float* tile_;             // [capacity][stride]
   std::uint32_t* largest_;  // [row]: of its finite values, as bits
