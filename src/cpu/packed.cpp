@@ -6,8 +6,6 @@
 namespace octet::cpu {
 namespace {
 
-/// A head dim is at most this: a row fits the stack.
-constexpr std::int64_t kLargestDim = 512;
 /// Kernels read a few vectors beyond a block's last key, and use none of what they read.
 constexpr std::int64_t kReadBeyond = 512;
 
@@ -27,15 +25,6 @@ void put_value(std::byte* at, T value) {
   std::memcpy(at, &value, sizeof value);
 }
 
-/// The codes of a token; room: for those that lie otherwise than the kernels read them.
-const std::int8_t* codes_of(const call::HeadOperand& operand, std::int64_t token, std::int8_t* room) {
-  if (const std::int8_t* codes = operand.s8_row(token)) return codes;
-  std::int16_t wide[kLargestDim];
-  operand.load(token, wide);
-  for (std::int64_t c = 0; c < operand.dim(); ++c) room[c] = static_cast<std::int8_t>(wide[c]);
-  return room;
-}
-
 /// The largest of `count` numbers that are not negative: four maxima beside each other, for each waits for
 /// its last.
 float largest_of(const float* x, std::int64_t count) {
@@ -46,8 +35,6 @@ float largest_of(const float* x, std::int64_t count) {
   for (std::int64_t i = fours; i < count; ++i) most[0] = std::max(most[0], x[i]);
   return std::max(std::max(most[0], most[1]), std::max(most[2], most[3]));
 }
-
-bool is_float(Element e) { return e == Element::f32 || e == Element::bf16; }
 
 /// Whether any of the numbers is NaN or infinite: those that have every bit of kExponent.
 template <class Bits, Bits kExponent>
@@ -68,6 +55,8 @@ const PackKernels& pack_kernels(std::int32_t lanes) {
 }
 
 std::int64_t group_elements(Element e) { return e == Element::f32 ? 1 : e == Element::bf16 ? 2 : 4; }
+
+bool is_float(Element e) { return e == Element::f32 || e == Element::bf16; }
 
 PackedCall::PackedCall(const Nest& nest, const AttentionDesc& desc, std::int64_t code_dim)
     : nest_(nest),
@@ -191,178 +180,6 @@ void PackedCall::put(std::byte* workspace, const call::Problem& problem, const P
     put_v_halves(rows, prepare, workspace + r.v);
   else
     put_v_codes(rows, workspace + r.v, reinterpret_cast<std::int32_t*>(workspace + r.v_sum));
-}
-
-void PackedCall::pack_row(Element element, const call::HeadOperand& operand, std::int64_t token,
-                          std::byte* out) const {
-  const std::int64_t dim = operand.dim();
-  if (element == Element::f32) {
-    auto* numbers = reinterpret_cast<float*>(out);
-    operand.load(token, numbers);
-    std::fill(numbers + dim, numbers + dim_groups_, 0.0f);
-    return;
-  }
-  if (element == Element::bf16) {
-    auto* halves = reinterpret_cast<std::uint16_t*>(out);
-    if (const std::uint16_t* codes = operand.bf16_row(token)) {
-      std::memcpy(halves, codes, static_cast<std::size_t>(dim) * sizeof *codes);
-    } else {
-      float numbers[kLargestDim];
-      operand.load(token, numbers);
-      kernels_.halves(numbers, dim, halves);
-    }
-    std::fill(halves + dim, halves + dim_groups_ * group_elements(element), std::uint16_t{0});
-    return;
-  }
-  std::int8_t room[kLargestDim];
-  pack_codes(element, codes_of(operand, token, room), dim, out);
-}
-
-void PackedCall::pack_codes(Element element, const std::int8_t* codes, std::int64_t dim,
-                            std::byte* out) const {
-  const std::int64_t all = dim_groups_ * group_elements(element);
-  if (element == Element::u8_bias) {
-    auto* bytes = reinterpret_cast<std::uint8_t*>(out);
-    kernels_.to_u8(codes, dim, bytes);
-    std::fill(bytes + dim, bytes + all, std::uint8_t{128});
-  } else {
-    std::memcpy(out, codes, static_cast<std::size_t>(dim));
-    std::fill(out + dim, out + all, std::byte{0});
-  }
-}
-
-void PackedCall::pack_queries(const call::HeadOperand& q, std::int64_t begin, std::int64_t count,
-                              std::byte* out) const {
-  const std::int64_t bytes = dim_groups_ * 4;
-  const bool together = nest_.packing.q == Element::s8 && q.dim() == bytes && q.token_stride() == bytes;
-  if (const std::int8_t* codes = together ? q.s8_row(begin) : nullptr) {
-    std::memcpy(out, codes, static_cast<std::size_t>(count * bytes));
-    return;
-  }
-  for (std::int64_t i = 0; i < count; ++i) pack_row(nest_.packing.q, q, begin + i, out + i * bytes);
-}
-
-void PackedCall::sum_queries(const std::byte* packed, std::int64_t count, const RowSums& out) const {
-  if (is_float(nest_.packing.q)) {
-    std::fill_n(out.sum, count, 0);
-    std::fill_n(out.size, count, 0);
-  } else {
-    kernels_.sums(packed, dim_groups_ * 4, count, out);
-  }
-}
-
-// Rows of as many keys as a vector has lanes are turned into columns together, from where they are if no row
-// ends within what is read of it. Where the rows begin or end within a vector its keys go one by one, for the
-// others are not ours.
-void PackedCall::put_k(const Rows& rows, std::byte* out) const {
-  constexpr std::int64_t kMostLanes = 16, kReadBytes = 16;
-  const std::int64_t lanes = nest_.packing.lanes, vector_bytes = lanes * 4;
-  const std::int64_t stride = round_up(dim_groups_ * 4, kAlignment);
-  const bool is_whole = group_elements(nest_.packing.k) == 4 && rows.k.dim() % kReadBytes == 0;
-  alignas(kAlignment) std::byte turned[kMostLanes * kLargestDim * 4];
-  for (std::int64_t i = 0; i < rows.count;) {
-    const std::int64_t to = rows.to + i, lane = to % lanes;
-    std::byte* columns = out + to / lanes * dim_groups_ * vector_bytes;
-    const std::int64_t runs = lane == 0 && is_whole ? (rows.count - i) / lanes : 0;
-    if (const std::int8_t* codes = runs > 0 ? rows.k.s8_row(rows.from + i) : nullptr) {
-      kernels_.columns({reinterpret_cast<const std::byte*>(codes), rows.k.token_stride()}, dim_groups_,
-                       k_flip(), runs, columns);
-      i += runs * lanes;
-      continue;
-    }
-    const std::int64_t count = std::min(lanes - lane, rows.count - i);
-    for (std::int64_t k = 0; k < count; ++k)
-      pack_row(nest_.packing.k, rows.k, rows.from + i + k, turned + k * stride);
-    if (count == lanes) {
-      kernels_.columns({turned, stride}, dim_groups_, 0, 1, columns);
-    } else {
-      for (std::int64_t k = 0; k < count; ++k)
-        for (std::int64_t g = 0; g < dim_groups_; ++g)
-          std::memcpy(columns + g * vector_bytes + (lane + k) * 4, turned + k * stride + g * 4, 4);
-    }
-    i += count;
-  }
-}
-
-// Groups of keys, all channels of a group together, from where they are if they lie one after the other;
-// groups that are not all ours, key by key.
-void PackedCall::put_v_codes(const Rows& rows, std::byte* out, std::int32_t* sums) const {
-  constexpr std::int64_t kGroup = 4;
-  const std::int64_t dim = rows.v.dim();
-  std::int8_t room[kGroup][kLargestDim];
-  for (std::int64_t i = 0; i < rows.count;) {
-    const std::int64_t to = rows.to + i, first = to % kGroup,
-                       count = std::min(kGroup - first, rows.count - i);
-    std::byte* at = out + to / kGroup * dim_v_ * 4;
-    const std::int64_t runs = first == 0 ? (rows.count - i) / kGroup : 0;
-    if (const std::int8_t* codes = runs > 0 ? rows.v.s8_row(rows.from + i) : nullptr) {
-      const std::int64_t stride = rows.v.token_stride(), keys = runs * kGroup;
-      kernels_.quads({reinterpret_cast<const std::byte*>(codes), stride}, dim, dim_v_, runs, at);
-      for (std::int64_t k = 0; nest_.packing.p_bias && k < keys; ++k)
-        add_to_sums(codes + k * stride, dim, to + k, sums);
-      i += keys;
-      continue;
-    }
-    for (std::int64_t k = 0; k < count; ++k) {
-      const std::int8_t* key = codes_of(rows.v, rows.from + i + k, room[k]);
-      if (key != room[k]) std::memcpy(room[k], key, static_cast<std::size_t>(dim));
-      if (nest_.packing.p_bias) add_to_sums(room[k], dim, to + k, sums);
-    }
-    if (count == kGroup) {
-      kernels_.quads({reinterpret_cast<const std::byte*>(room), kLargestDim}, dim, dim_v_, 1, at);
-    } else {
-      for (std::int64_t k = 0; k < count; ++k)
-        for (std::int64_t c = 0; c < dim_v_; ++c)
-          at[c * 4 + first + k] = static_cast<std::byte>(c < dim ? room[k][c] : 0);
-    }
-    i += count;
-  }
-}
-
-void PackedCall::add_to_sums(const std::int8_t* codes, std::int64_t channels, std::int64_t token,
-                             std::int32_t* sums) const {
-  std::int32_t* of_block = sums + token / key_block_ * dim_v_;
-  if (token % key_block_ == 0) std::fill(of_block, of_block + dim_v_, 0);
-  kernels_.add(codes, channels, of_block);
-}
-
-// Pairs of keys in the same way.
-void PackedCall::put_v_halves(const Rows& rows, const Prepare& prepare, std::byte* out) const {
-  constexpr std::int64_t kGroup = 2;
-  const std::int64_t dim = rows.v.dim();
-  std::uint16_t room[kGroup][kLargestDim];
-  const std::uint16_t* keys[kGroup];
-  for (std::int64_t i = 0; i < rows.count;) {
-    const std::int64_t to = rows.to + i, first = to % kGroup,
-                       count = std::min(kGroup - first, rows.count - i);
-    for (std::int64_t k = 0; k < count; ++k) {
-      keys[k] = rows.v.bf16_row(rows.from + i + k);
-      if (keys[k]) continue;
-      float numbers[kLargestDim] = {};
-      rows.v.load(rows.from + i + k, numbers);
-      if (nest_.v_values) nest_.v_values(prepare, numbers, dim_v_);
-      kernels_.halves(numbers, dim, room[k]);
-      keys[k] = room[k];
-    }
-    auto* at = reinterpret_cast<std::uint16_t*>(out + to / kGroup * dim_v_ * 4);
-    if (count == kGroup) {
-      kernels_.pairs(keys[0], keys[1], dim, reinterpret_cast<std::byte*>(at));
-      std::fill(at + dim * kGroup, at + dim_v_ * kGroup, std::uint16_t{0});
-    } else {
-      for (std::int64_t c = 0; c < dim_v_; ++c)
-        at[c * kGroup + first] = c < dim ? keys[0][c] : std::uint16_t{0};
-    }
-    i += count;
-  }
-}
-
-void PackedCall::put_v_numbers(const Rows& rows, const Prepare& prepare, std::byte* out) const {
-  for (std::int64_t i = 0; i < rows.count; ++i) {
-    auto* numbers = reinterpret_cast<float*>(out) + (rows.to + i) * dim_v_;
-    std::fill(numbers, numbers + dim_v_, 0.0f);
-    rows.v.load(rows.from + i, numbers);
-    if (nest_.v_values) nest_.v_values(prepare, numbers, dim_v_);
-  }
 }
 
 void PackedCall::clear(std::byte* workspace, const call::Problem& problem, const HeadIndex& head,

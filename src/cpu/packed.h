@@ -111,5 +111,6 @@ class PackedCall {
 
 /// Elements of 4 bytes.
 std::int64_t group_elements(Element element);
+bool is_float(Element element);
 
 }  // namespace octet::cpu
