@@ -88,13 +88,18 @@ class RowsNest {
   /// end_rows() is: there are as many of them as schemes.
   __attribute__((noinline)) void part() {
     open();
-    const std::int64_t key_block = call_.prepare.key_block, tokens = call_.head.tokens;
+    const std::int64_t key_block = call_.prepare.key_block;
     const std::int64_t least = call_.seen_by_any.first, most = call_.seen_by_any.last;
     if (least / key_block == (most - 1) / key_block && !call_.parts.state) outputs_.expect_one_block();
-    for (std::int64_t b = least / key_block; b * key_block < most; ++b) {
-      const std::int64_t begin = b * key_block, end = begin + key_block < tokens ? begin + key_block : tokens;
-      OpenBlock<S> block = open_block(b, begin, end);
-      block.next = end < most ? end : begin;
+    const KeySpan blocks{least / key_block, (most + key_block - 1) / key_block};
+    const std::int64_t together = blocks_together(call_.rows, key_block);
+    for (std::int64_t b = blocks.first; b < blocks.last; b += together) {
+      if (together > 1) {
+        visit_run({b, b + together < blocks.last ? b + together : blocks.last});
+        continue;
+      }
+      OpenBlock<S> block = open_block(b);
+      open_values(block);
       for (std::int64_t g = 0; g < groups(call_.rows); ++g) visit(block, g);
     }
   }
@@ -115,6 +120,16 @@ class RowsNest {
     RowEnds<S, Isa>(call_, scheme_, outputs_.channel()).end({groups_, outputs_.of_group(0), outputs_.only()});
   }
 
+  /// Keys of a run, and its key blocks at most.
+  static constexpr std::int64_t kRunKeys = 2048, kRunBlocks = 16;
+
+  /// Key blocks that go together, stage by stage (visit_run).
+  static std::int64_t blocks_together(std::int64_t rows, std::int64_t key_block) {
+    if (rows > kPv.few || key_block == 0) return 1;
+    const std::int64_t blocks = kRunKeys / key_block;
+    return blocks < 1 ? 1 : blocks < kRunBlocks ? blocks : kRunBlocks;
+  }
+
   struct Layout {
     std::int64_t groups, out, score, words, p, sums, bias, level, channel, non_finite, bytes;
   };
@@ -123,7 +138,8 @@ class RowsNest {
   static std::int64_t padded(std::int64_t key_block) { return whole_stores<Isa>(0, key_block).last; }
 
   static Layout layout(std::int64_t rows, std::int64_t key_block, std::int64_t dim_v) {
-    const std::int64_t n = padded(key_block), sets = RowsNest::groups(rows);
+    const std::int64_t n = padded(key_block), sets = RowsNest::groups(rows),
+                       blocks = blocks_together(rows, key_block);
     Layout at{};
     const auto take = [&](std::int64_t bytes) {
       const std::int64_t offset = at.bytes;
@@ -132,9 +148,9 @@ class RowsNest {
     };
     at.groups = take(sets * static_cast<std::int64_t>(sizeof(Group)));
     at.out = take(sets * kRows * dim_v / kLanes * static_cast<std::int64_t>(sizeof(Out)));
-    at.score = take(kRows * n * 4);
+    at.score = take(blocks * kRows * n * 4);
     at.words = take(kHasWords ? kRows * n * 2 : 0);
-    at.p = take(kRows * n * kPBytes);
+    at.p = take(blocks * kRows * n * kPBytes);
     at.sums = take(kRows * dim_v * 4);
     at.bias = take(GroupBias<Isa>::bytes(n));
     at.level = take(kFixed ? n * 4 : 0);
@@ -148,6 +164,7 @@ class RowsNest {
         scheme_(S::prepare(call.prepare)),
         bias_(call.bias, call.scratch + at.bias, padded(call.prepare.key_block)),
         memory_(memory(call, at)),
+        first_(memory_),
         wide_(NestContext<S, Isa>{call_, scheme_, bias_, memory_}),
         non_finite_(NestContext<S, Isa>{call_, scheme_, bias_, memory_}, call.scratch + at.non_finite),
         words_(NestContext<S, Isa>{call_, scheme_, bias_, memory_}),
@@ -207,28 +224,66 @@ class RowsNest {
     outputs_.fill_channels(nullptr);
   }
 
-  OpenBlock<S> open_block(std::int64_t index, std::int64_t begin, std::int64_t end) {
+  OpenBlock<S> open_block(std::int64_t index) const {
     const PackedHead& head = call_.head;
-    OpenBlock<S> block{index, begin, end, begin, nullptr, {}};
-    block.v = non_finite_.without(block);
+    const std::int64_t begin = index * call_.prepare.key_block, end = begin + call_.prepare.key_block;
+    OpenBlock<S> block{index, begin, end < head.tokens ? end : head.tokens, nullptr, {}};
     if constexpr (requires { scheme_.block(1.0f, 1.0f); })
       block.constants = scheme_.block(head.block_k_scale[index], head.block_v_largest[index]);
     else
       block.constants = scheme_.block(head.block_k_scale[index]);
-    if (head.block_channel) outputs_.fill_channels(head.block_channel + index * call_.dim_v);
     return block;
+  }
+
+  /// What P V needs of a block. One at a time is open.
+  void open_values(OpenBlock<S>& block) {
+    block.v = non_finite_.without(block);
+    if (call_.head.block_channel)
+      outputs_.fill_channels(call_.head.block_channel + block.index * call_.dim_v);
   }
 
   /// One group of rows against a key block.
   void visit(const OpenBlock<S>& block, std::int64_t g) {
     ThisVisit visit;
     if (!begin(visit, block, g)) return;
-    if constexpr (kFixed) {
-      if (few_rows(visit)) words_.fetch_constants(visit);
-    }
     multiply_qk(visit);
     softmax(visit);
     multiply_pv(visit);
+  }
+
+  /// Few rows against the key blocks [first, last), each stage for all of them before the next begins: K and
+  /// V come from memory, and the processor fetches a long run of lines ahead by itself, but finds each run
+  /// anew. What lies between two runs of one key block each takes as long as the softmax.
+  void visit_run(const KeySpan& blocks) {
+    ThisVisit visits[kRunBlocks];
+    std::int64_t count = 0;
+    for (std::int64_t b = blocks.first; b < blocks.last; ++b) {
+      use_set(count);
+      if (!begin(visits[count], open_block(b), 0)) continue;
+      if constexpr (kFixed) words_.fetch_constants(visits[count]);
+      multiply_qk(visits[count++]);
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      use_set(i);
+      read_bias_again(visits[i]);
+      softmax(visits[i]);
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      use_set(i);
+      if constexpr (is_float(S::kV)) read_bias_again(visits[i]);
+      open_values(visits[i].block);
+      multiply_pv(visits[i]);
+    }
+  }
+
+  /// Whose scores and codes the stages work on: those of a run's i-th key block.
+  void use_set(std::int64_t i) {
+    memory_.score = first_.score + i * kRows * first_.score_row;
+    memory_.p = first_.p + i * kRows * first_.p_row;
+  }
+  /// The bias of one key block is there at a time.
+  void read_bias_again(ThisVisit& visit) {
+    if (bias_.any()) find_keys(visit);
   }
 
   /// What the group's rows see of the block, and which form its softmax takes; false: nothing.
@@ -350,20 +405,20 @@ class RowsNest {
             start,
             memory_.score + 4 * low,
             memory_.score_row,
-            visit.live,
-            visit.block.v};
+            visit.live};
   }
 
   /// P V into the rows' outputs.
   void multiply_pv(const ThisVisit& visit) {
-    outputs_.multiply(visit, k_at(visit.block.next));
+    outputs_.multiply(visit);
     non_finite_.add(visit, outputs_.of_group(visit.group));
   }
 
   const RowsCall& call_;
   const S scheme_;
   GroupBias<Isa> bias_;
-  const GroupMemory memory_;
+  GroupMemory memory_;
+  const GroupMemory first_;  ///< of the first key block of a run
   const WideSoftmax<S, Isa> wide_;
   NonFiniteValues<S, Isa> non_finite_;
   Words words_;

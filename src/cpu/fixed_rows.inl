@@ -33,14 +33,13 @@ class FixedRows : public WordRows<S, Isa> {
     return block.k_largest > 0 && group.reach * block.k_largest < fixed16::kReach && bias_.ordinary();
   }
 
-  /// Asks for the constants of the next key block's keys: they come from memory beside K and V, and all else
-  /// would wait for them.
+  /// Asks for the constants of the block's keys, which come from memory as K and V do.
   void fetch_constants(const ThisVisit& visit) const {
-    const std::int64_t next = visit.block.next, keys = visit.block.keys();
-    fetch(call_.head.fixed.level + 4 * next, 4 * keys);
-    fetch(reinterpret_cast<const std::byte*>(call_.head.fixed.mass + next), 2 * keys);
+    const std::int64_t begin = visit.block.begin, keys = visit.block.keys();
+    fetch(call_.head.fixed.level + 4 * begin, 4 * keys);
+    fetch(reinterpret_cast<const std::byte*>(call_.head.fixed.mass + begin), 2 * keys);
     if (constants(visit).k_one_scale == 0)
-      fetch(reinterpret_cast<const std::byte*>(call_.head.keys + next), 4 * keys);
+      fetch(reinterpret_cast<const std::byte*>(call_.head.keys + begin), 4 * keys);
   }
 
   /// What the tiles of Q K^T need to end in words, from key visit.low on, where no row has a bias. factor:

@@ -63,8 +63,8 @@ class RowOutputs {
     }
   }
 
-  /// P V into the rows' outputs; next: memory that is read soon after.
-  void multiply(const ThisVisit& visit, const std::byte* next) {
+  /// P V into the rows' outputs.
+  void multiply(const ThisVisit& visit) {
     constexpr std::int64_t kGroup = group_elements(kPv.v);
     static constexpr std::int32_t kZeros[kRows] = {};
     const std::int64_t row = 4 * call_.dim_v;  // bytes of V's groups of one step
@@ -77,8 +77,7 @@ class RowOutputs {
               kZeros,
               memory_.sums,
               memory_.sums_row,
-              visit.live,
-              next};
+              visit.live};
     const std::int64_t columns = call_.dim_v / kLanes;
     if constexpr (kHasOnly) {
       static_assert(!kPBias, "sums are taken as they are");

@@ -15,8 +15,7 @@ struct Tile {
   const std::int32_t* start;  ///< [row]: what the sums of integers start from
   std::byte* out;             ///< 32-bit sums of row r and column c at out + r * out_row + c * vector bytes
   std::int64_t out_row;
-  std::int64_t rows;       ///< of `a` and `out`; products of few rows touch no others
-  const std::byte* ahead;  ///< what is read after `b`: products of few rows fetch as many bytes of it
+  std::int64_t rows;  ///< of `a` and `out`; products of few rows touch no others
 };
 
 /// Computes `columns` columns of the tile, all of its rows.

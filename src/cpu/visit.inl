@@ -40,7 +40,6 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n +
 template <class S>
 struct OpenBlock {
   std::int64_t index = 0, begin = 0, end = 0;
-  std::int64_t next = 0;         ///< the first key of the block after it; its own, where it is the last
   const std::byte* v = nullptr;  ///< V as products take it: of floats, without NaN and Inf
   typename S::Block constants{};
 

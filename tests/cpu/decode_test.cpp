@@ -50,6 +50,26 @@ TEST_P(Decode, FollowsTheReferenceWithFewRowsOfEveryHeadDim) {
                        "head dim " + std::to_string(d) + ", " + std::to_string(group) + " heads a group");
 }
 
+// Few rows take several key blocks together: some of a run hidden from all rows, others from one, and blocks
+// so wide or narrow that a range has one run, several, or none.
+TEST_P(Decode, FollowsTheReferenceWithFewRowsInRunsOfKeyBlocks) {
+  for (std::int64_t key_block : {32, 128, 512, 1024})
+    for (std::int64_t group : {1, 4}) {
+      const std::string what =
+          "key block " + std::to_string(key_block) + ", " + std::to_string(group) + " heads";
+      Call call = grouped_call(2 * group, 2, 1, kRange + 130, 32);
+      call.options.key_block = key_block;
+      expect_reference(call, what);
+      call.bias = Tensor(1, 2 * group, 1, kRange + 130);
+      Random random(99);
+      call.bias.each([&](float& x, auto, std::int64_t h, auto, std::int64_t j) {
+        const bool hidden = (200 <= j && j < 420) || (h == 1 && j < 1100);
+        x = hidden ? -std::numeric_limits<float>::infinity() : static_cast<float>(2 * random.normal());
+      });
+      expect_reference(call, what + ", bias");
+    }
+}
+
 TEST_P(Decode, FollowsTheReferenceUnderMasks) {
   Call call = grouped_call(8, 2, 9, 2 * kRange + 77, 16);
   call.options.mask = Mask::causal;

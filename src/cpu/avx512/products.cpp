@@ -143,6 +143,11 @@ OCTET_TILES_WIDE(tile_u8_s8_wide, OCTET_UNSIGNED_A)
 struct UnsignedB {
   static constexpr bool kAnyOrder = true;  ///< of steps, for the same sum
   static __m512i multiply(__m512i sum, __m512i a, __m512i b) { return _mm512_dpbusd_epi32(sum, b, a); }
+  /// `a`: the group. gcc 12 knows the instruction with a broadcast of its own alone.
+  static __m512i multiply_at(__m512i sum, const std::byte* a, __m512i b) {
+    asm("vpdpbusd %1%{1to16%}, %2, %0" : "+v"(sum) : "m"(*reinterpret_cast<const std::int32_t*>(a)), "v"(b));
+    return sum;
+  }
 };
 struct UnsignedA {
   static __m512i multiply(__m512i sum, __m512i a, __m512i b) { return _mm512_dpbusd_epi32(sum, a, b); }

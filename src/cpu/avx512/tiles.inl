@@ -121,11 +121,7 @@ __m512i broadcast(const std::byte* group) {
   return _mm512_set1_epi32(bits);
 }
 
-/// note: into L2. Into L1, whose lines are as many as a key block's K and V, decode took 1.2 to 1.3 times as
-/// long (Zen 4).
-void fetch(const std::byte* line) { _mm_prefetch(line, _MM_HINT_T1); }
-
-/// kAhead: lines that are fetched with each step.
+/// kAhead: lines of what follows `b` that are fetched with each step.
 template <class Op, int kTileRows, int kTileColumns, int kAhead = 0>
 __attribute__((noinline)) void narrow(const Tile& t) {
   __m512i sum[kTileRows][kTileColumns];
@@ -133,10 +129,10 @@ __attribute__((noinline)) void narrow(const Tile& t) {
   for (int r = 0; r < kTileRows; ++r)
 #pragma GCC unroll 8
     for (int c = 0; c < kTileColumns; ++c) sum[r][c] = _mm512_set1_epi32(t.start[r]);
-  const std::byte *a = t.a, *b = t.b, *ahead = t.ahead;
+  const std::byte *a = t.a, *b = t.b, *ahead = b + t.steps * t.b_step;
   for (std::int64_t s = 0; s < t.steps; ++s, a += 4, b += t.b_step, ahead += kAhead * kVector) {
 #pragma GCC unroll 8
-    for (int i = 0; i < kAhead; ++i) fetch(ahead + i * kVector);
+    for (int i = 0; i < kAhead; ++i) _mm_prefetch(ahead + i * kVector, _MM_HINT_T1);
     __m512i column[kTileColumns];
 #pragma GCC unroll 8
     for (int c = 0; c < kTileColumns; ++c) column[c] = _mm512_loadu_si512(b + c * t.b_column);
@@ -193,17 +189,24 @@ std::int64_t all_and_fold(const TilesToOut& tiles, const Tile& t, const TileFold
 }
 
 // Few rows wait for `b`, which comes from memory where keys are many. They read it line after line in the
-// order of its addresses, which the processor fetches ahead by itself, and ask for a line of what comes after
-// it beside each of its own: the softmax between the two products would let memory rest.
+// order of its addresses, which the processor fetches ahead by itself; asking for lines of it besides is
+// slower (Zen 4).
 
 /// Sums that are made at a time, at least: the instruction takes 4 cycles, and one begins with each.
 constexpr int kChains = 4;
 
+template <class Op>
+__m512i multiply_at(__m512i sum, const std::byte* group, __m512i b) {
+  if constexpr (requires { Op::multiply_at(sum, group, b); })
+    return Op::multiply_at(sum, group, b);
+  else
+    return Op::multiply(sum, broadcast(group), b);
+}
+
 /// Q K^T of few rows: one column, whose steps lie one after the other. kSums: of a row, which take steps by
 /// turns.
 template <class Op, int kTileRows, int kSums>
-__attribute__((noinline)) void few_column(const Tile& t, const std::byte* b, std::byte* out,
-                                          const std::byte* ahead) {
+__attribute__((noinline)) void few_column(const Tile& t, const std::byte* b, std::byte* out) {
   __m512i sum[kTileRows][kSums];
 #pragma GCC unroll 8
   for (int r = 0; r < kTileRows; ++r) {
@@ -215,12 +218,11 @@ __attribute__((noinline)) void few_column(const Tile& t, const std::byte* b, std
   std::int64_t s = 0;
   for (; s + kSums <= t.steps; s += kSums, a += 4 * kSums)
 #pragma GCC unroll 8
-    for (int i = 0; i < kSums; ++i, b += t.b_step, ahead += kVector) {
-      fetch(ahead);
+    for (int i = 0; i < kSums; ++i, b += t.b_step) {
       const __m512i groups = _mm512_loadu_si512(b);
 #pragma GCC unroll 8
       for (int r = 0; r < kTileRows; ++r)
-        sum[r][i] = Op::multiply(sum[r][i], broadcast(a + r * t.a_row + 4 * i), groups);
+        sum[r][i] = multiply_at<Op>(sum[r][i], a + r * t.a_row + 4 * i, groups);
     }
   for (; s < t.steps; ++s, a += 4, b += t.b_step) {
     const __m512i groups = _mm512_loadu_si512(b);
@@ -238,23 +240,14 @@ __attribute__((noinline)) void few_column(const Tile& t, const std::byte* b, std
 }
 
 template <class Op, int kTileRows>
-void few_qk_rows(Tile t, std::int64_t columns) {
-  constexpr int kPerRow = (kChains + kTileRows - 1) / kTileRows;
-  if constexpr (Op::kAnyOrder) {
-    const std::byte *b = t.b, *ahead = t.ahead;
-    std::byte* out = t.out;
-    for (std::int64_t c = 0; c < columns; ++c) {
-      few_column<Op, kTileRows, kPerRow>(t, b, out, ahead);
-      b += t.b_column, out += kVector, ahead += t.steps * kVector;
-    }
-  } else {
-    // Sums of floats are in one order, whatever the number of rows: the chains are columns.
-    for (; columns >= kPerRow; columns -= kPerRow, t = after(t, kPerRow)) {
-      narrow<Op, kTileRows, kPerRow, kPerRow>(t);
-      t.ahead += kPerRow * t.steps * kVector;
-    }
-    tail<Op, kTileRows>(t, columns);
-  }
+void few_qk_rows(const Tile& t, std::int64_t columns) {
+  // note: floats are summed in one order, whatever the number of rows. One chain of them keeps up with
+  // memory.
+  constexpr int kSums = Op::kAnyOrder ? (kChains + kTileRows - 1) / kTileRows : 1;
+  const std::byte* b = t.b;
+  std::byte* out = t.out;
+  for (std::int64_t c = 0; c < columns; ++c, b += t.b_column, out += kVector)
+    few_column<Op, kTileRows, kSums>(t, b, out);
 }
 
 template <class Op>
@@ -272,15 +265,11 @@ void few_qk(const Tile& t, std::int64_t columns) {
   }
 }
 
-/// P V of one or two rows, in kPasses for all rows: the columns of a step lie one after the other, and eight
-/// of two rows are 16 sums.
-template <class Op, int kTileRows, int kPasses>
+/// P V of one or two rows: the columns of a step lie one after the other, and eight of two rows are 16 sums.
+template <class Op, int kTileRows, int kAhead = 0>
 void few_pv_rows(Tile t, std::int64_t columns) {
-  constexpr int kWide = 8, kAhead = kWide / kPasses;
-  for (; columns >= kWide; columns -= kWide, t = after(t, kWide)) {
-    narrow<Op, kTileRows, kWide, kAhead>(t);
-    t.ahead += t.steps * kAhead * kVector;
-  }
+  constexpr int kWide = 8;
+  for (; columns >= kWide; columns -= kWide, t = after(t, kWide)) narrow<Op, kTileRows, kWide, kAhead>(t);
   if (columns >= kColumns) {
     narrow<Op, kTileRows, kColumns, kAhead * kColumns / kWide>(t);
     columns -= kColumns, t = after(t, kColumns);
@@ -288,20 +277,29 @@ void few_pv_rows(Tile t, std::int64_t columns) {
   tail<Op, kTileRows>(t, columns);
 }
 
-template <class Op, int kPasses>
-void few_pv_passes(Tile t, std::int64_t columns) {
-  for (; t.rows >= 2; t.rows -= 2) {
-    few_pv_rows<Op, 2, kPasses>(t, columns);
-    t.a += 2 * t.a_row, t.out += 2 * t.out_row, t.start += 2;
-    t.ahead += t.steps * columns / kPasses * kVector;
-  }
-  if (t.rows > 0) few_pv_rows<Op, 1, kPasses>(t, columns);
+/// Three or four rows, two at a time: those after the first two find V in a cache, and fetch half of what
+/// comes after it, for memory to have as much to do as with the first.
+template <class Op, int kOthers>
+void few_pv_pairs(Tile t, std::int64_t columns) {
+  constexpr int kAhead = 4;
+  few_pv_rows<Op, 2>(t, columns);
+  t.a += 2 * t.a_row, t.out += 2 * t.out_row, t.start += 2;
+  few_pv_rows<Op, kOthers, kAhead>(t, columns);
 }
 
 template <class Op>
 void few_pv(const Tile& t, std::int64_t columns) {
-  static_assert(kFewRows == 4, "two passes at most");
-  (t.rows > 2 ? few_pv_passes<Op, 2> : few_pv_passes<Op, 1>)(t, columns);
+  static_assert(kFewRows == 4, "a case for each");
+  switch (t.rows) {
+    case 1:
+      return few_pv_rows<Op, 1>(t, columns);
+    case 2:
+      return few_pv_rows<Op, 2>(t, columns);
+    case 3:
+      return few_pv_pairs<Op, 1>(t, columns);
+    default:
+      return few_pv_pairs<Op, 2>(t, columns);
+  }
 }
 
 }  // namespace
