@@ -22,6 +22,8 @@ struct PackIn {
   /// Rows that share a part's four lanes; a vector is made of kLanes / 4 parts.
   static constexpr int kPartRows = 4;
 
+  static constexpr std::int64_t kVector = 4 * kLanes;  ///< bytes
+
   /// psadbw sums unsigned bytes: code + 128 here, and |code| 32 bits higher.
   using Sums = simd::RegisterOf<std::uint64_t, 4 * kLanes>;
   static Sums sums_of(Words codes) {
@@ -56,14 +58,12 @@ struct PackIn {
     if (at < bytes) sums += sums_of(codes_within(row + at, bytes - at));
     return sums;
   }
-  static constexpr std::int64_t kVector = 4 * kLanes;
   static constexpr std::int64_t kTogether = kLanes / 2;  ///< rows at once: as many as a vector has sums
+  static constexpr std::int32_t kShift = 128;            ///< of every byte of the vectors that hold a row
   static void put_sums(std::uint64_t both, std::int32_t shift, std::int64_t row, const RowSums& out) {
     out.sum[row] = static_cast<std::int32_t>(both) - shift;
     out.size[row] = static_cast<std::int32_t>(both >> 32);
   }
-  /// Of every byte of the vectors that hold a row.
-  static constexpr std::int32_t kShift = 128;
   /// bytes: whole groups of 4.
   static void sums(const std::byte* rows, std::int64_t bytes, std::int64_t count, const RowSums& out) {
     if (2 * bytes == kVector) return sums_of_halves(rows, count, out);
@@ -203,7 +203,6 @@ struct PackIn {
   static void columns(const CodeRows& rows, std::int64_t groups, std::uint32_t flip, std::int64_t runs,
                       std::byte* out) {
     constexpr int kGroups = 4;  // of a part
-    constexpr auto kVector = static_cast<std::int64_t>(sizeof(Words));
     const std::int64_t stride = rows.stride;
     const Words flips = simd::fill<Words>(flip);
     for (std::int64_t run = 0; run < runs; ++run, out += groups * kVector)

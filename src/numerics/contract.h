@@ -42,8 +42,8 @@
 // set, and nothing is made room for.
 //
 // A scheme may have only(): of a row that sees one key block alone, and where the fold channels are 1, out[c]
-// is scheme.only(sum over j of p[j] v[j][c], state). rough() takes that sum too, and rough_endings(), which is
-// rough_ending() of several rows, is told so.
+// is scheme.only(sum over j of p[j] v[j][c], state). rough() takes that sum too, and rough_endings(), which
+// is rough_ending() of several rows, is told so.
 //
 // A scheme whose rows come in lanes may have closing(state), what finish() makes of the state for all
 // channels: then o[c] = scheme.finish(out[c], closing, channel[c]) too.
@@ -82,15 +82,15 @@
 //   channels        PvAcc, Out, Channel, Wide and what finish() gives: fold(), channel(), finish(), larger()
 //                   and output_code() are of kWidth channels at once; ending() takes the lanes of a peak
 //   rows            if kRowLanes: Row, View, State and Step hold one row a lane, and row(), view(), step(),
-//                   absorb(), closing() and lse() are of kWidth rows at once. Before score(), weight(), fold() and
-//                   finish() a kernel copies one row's members into all lanes.
+//                   absorb(), closing() and lse() are of kWidth rows at once. Before score(), weight(),
+//                   fold() and finish() a kernel copies one row's members into all lanes.
 //   plain numbers   Block, Ending and the scheme itself. If not kRowLanes, also Row, View, State, Step and
 //                   the peaks that view() and step() take: all functions of rows are of one row.
 //   Sum             what absorb() takes: the sum of a block's masses, for each lane's row or for the one row
-// If not kRowLanes, a scheme may have RowsOf<R>, what it needs of R::kWidth rows to make their views
-// together, and StatesOf<R>, the states of so many rows, of which it makes their steps together. Members of Key, and of Row, View, State, Step and Channel where they are lanes, are lanes of four
-// bytes a value: a kernel may keep such a struct as arrays, one a member, and read lanes from anywhere in
-// them.
+// If not kRowLanes, a scheme may have RowsOf<R>, constants of R::kWidth rows that rows() makes together, as
+// they make their views, and StatesOf<R>, the states of so many rows, of which steps() makes steps. Members
+// of Key, and of Row, View, State, Step and Channel where they are lanes, are lanes of four bytes a value: a
+// kernel may keep such a struct as arrays, one a member, and read lanes from anywhere in them.
 //
 // Constants are made by the functions prepare/row/key/block/channel from scales with correctly rounded
 // operations and the shared polynomials only, so that host and device agree to the bit.

@@ -407,6 +407,11 @@ struct IntegerScheme {
     const auto low = R::low_word(total), high = R::sub_i32(R::high_word(total), R::sra_i32(low, 31));
     return R::add(R::mul(R::to_f32(high), kTwo32), R::to_f32(low));
   }
+  /// 2^exponent, a normal number.
+  template <class R>
+  static OCTET_HD typename R::F32 power_of(typename R::I32 exponent) {
+    return R::from_bits(R::shl_i32(R::add_i32(exponent, kF32Bias), kF32MantissaBits));
+  }
   /// tops: how many bins the highest of the outputs lies above that of the sum.
   template <class R>
   static OCTET_HD RoughRows<R> rough_endings(typename R::I64 sum, typename R::I32 tops,
@@ -418,14 +423,11 @@ struct IntegerScheme {
     const auto octave = R::sub_i32(R::sra_i32(R::bits(R::mul(most, kOver)), kF32MantissaBits), kF32Bias);
     const auto exponent = R::add_i32(octave, R::mul_i32(tops, integer::kBinOctaves));
     const auto normal = R::less_i32(-kF32Bias, exponent) & R::less_i32(exponent, kF32Bias + 1);
-    const auto power = [](auto e) {
-      return R::from_bits(R::shl_i32(R::add_i32(e, kF32Bias), kF32MantissaBits));
-    };
-    const auto factor = R::mul(unit, power(R::sub_i32(0, octave)));
+    const auto factor = R::mul(unit, power_of<R>(R::sub_i32(0, octave)));
     // The largest code lies in 64...127: from 127.5 on, and below half of that, the scale is another one.
     // 127.5 is as far from integers as kRoughSure does not let pass.
     const auto above = R::less(kLeastCode + (0.5f - kRoughSure), R::mul(largest, factor));
-    return {factor, power(exponent), static_cast<typename R::Mask>(fits & normal & above)};
+    return {factor, power_of<R>(exponent), static_cast<typename R::Mask>(fits & normal & above)};
   }
   static OCTET_HD std::int32_t fold_of(std::int32_t sixteenth);
   static OCTET_HD std::int32_t used_after(const Step& step) {
