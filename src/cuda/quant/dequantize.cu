@@ -53,7 +53,6 @@ __global__ __launch_bounds__(kThreads) void decode_rows(const __grid_constant__ 
   const Lane lane(r);
   const Place p = r.order.at(blockIdx.x * static_cast<std::uint32_t>(lane.rows_at_once) +
                              static_cast<std::uint32_t>(lane.row));
-  const Steps steps(r, lane.channel);  // +-norm
   const std::int64_t codes = row_offset(d.x.codes, p.b, p.h, p.t);
   const float* scales = d.x.scales.data ? static_cast<const float*>(d.x.scales.data) : nullptr;
   const auto* exponents = static_cast<const std::int32_t*>(d.x.channel_exponent.data);
@@ -65,7 +64,7 @@ __global__ __launch_bounds__(kThreads) void decode_rows(const __grid_constant__ 
     if (mean) mean += r.unit_offset(d.x.mean, p);
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
-      const int c = lane.channel + i;
+      const int c = lane.channel(i);
       if (c >= r.channels) continue;
       v[i] = number_of(d.x.codes, codes + c * (r.channels == 1 ? 0 : d.x.codes.stride[3]));
       if (scales) {
@@ -78,15 +77,16 @@ __global__ __launch_bounds__(kThreads) void decode_rows(const __grid_constant__ 
   if (r.hadamard > 0) {
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) v[i] = v[i] * r.norm;
-    butterfly(v, r.hadamard, lane.channel);
+    butterfly<1>(r, lane, v);
 #pragma unroll
-    for (int i = 0; i < kChannels; ++i) v[i] = steps.factor[i] < 0 ? -v[i] : v[i];
+    for (int i = 0; i < kChannels; ++i)
+      if (lane.channel(i) < r.channels && r.factor(lane.channel(i)) < 0) v[i] = -v[i];
   }
   if (!p.exists) return;
   float* to = static_cast<float*>(d.out.data) + row_offset(d.out, p.b, p.h, p.t);
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
-    const int c = lane.channel + i;
+    const int c = lane.channel(i);
     if (c < static_cast<int>(d.out.shape[3])) to[c * d.out.stride[3]] = mean ? v[i] + mean[c] : v[i];
   }
 }

@@ -1,5 +1,6 @@
 // Groups' amax, their scales, and codes.
 #include "cuda/quant/encode.cuh"
+#include "cuda/quant/encode_tiles.cuh"
 #include "cuda/quant/launch.cuh"
 #include "quant/codes.h"
 
@@ -41,32 +42,35 @@ constexpr int kMeasuredRows = 16;  // of a thread, so that few reach memory that
 template <class Stored>
 __global__ __launch_bounds__(kThreads) void measure_rows(const __grid_constant__ RowReading r,
                                                          const __grid_constant__ GroupAmax amax) {
+  __shared__ Factors factors;
+  factors.fill(r);
   const Lane lane(r);
-  Steps steps(r, lane.channel);
+  Steps<1> steps;
   Seen seen;
   std::uint32_t row =
       (blockIdx.x * static_cast<std::uint32_t>(lane.rows_at_once) + static_cast<std::uint32_t>(lane.row)) *
       kMeasuredRows;
   Place next = r.order.at(row);
   for (int batch = 0; batch < kMeasuredRows; batch += kRows) {
-    Raw<Stored> raw[kRows];
+    RawRow<Stored, 1> raw[kRows];
     Place p = next;
 #pragma unroll
     for (int u = 0; u < kRows; ++u) {
-      raw[u] = load_raw<Stored>(r, next, lane.channel);
+      raw[u] = load_row<Stored, 1>(r, lane, next.exists, row_offset(r.x, next.b, next.h, next.t));
       r.order.step(next, ++row);
     }
 #pragma unroll
     for (int u = 0; u < kRows; ++u) {
-      steps.enter(r, p, lane.channel);
+      steps.enter(r, lane, p);
       float v[kChannels];
-      transform(r, raw[u], steps, lane.channel, v);
+      to_floats(raw[u], r.x.dtype, v);
+      transform(r, lane, steps, factors.of, v);
       const std::uint32_t peak = confined(r, largest_of_row(largest_bits(v), r.lanes()), v, nullptr);
       if (p.exists) {
         const std::int64_t slot =
             amax.groups.slot(r.order.sequences, static_cast<std::int32_t>(r.x.shape[1]), p);
         if (slot != seen.slot) {
-          seen.flush(amax, lane.channel, r.channels);
+          seen.flush(amax, lane.first, r.channels);
           seen.slot = slot;
         }
         if (amax.channel_groups == 1) {
@@ -79,7 +83,7 @@ __global__ __launch_bounds__(kThreads) void measure_rows(const __grid_constant__
       r.order.step(p, row - kRows + static_cast<std::uint32_t>(u) + 1);
     }
   }
-  seen.flush(amax, lane.channel, r.channels);
+  seen.flush(amax, lane.first, r.channels);
 }
 
 // --- Scales of groups
@@ -110,12 +114,6 @@ __global__ __launch_bounds__(1024) void sum_groups(const __grid_constant__ Seque
     first_group[s] = first;
     first += groups(s);
   }
-}
-
-__device__ float floor_of(const ScaleMaking& making, const Floor& floor, std::int64_t slot) {
-  if (floor.octaves == 0) return 0;
-  const float amax = making.is_shared() ? making.shared() : float_of(floor.amax[slot]);
-  return quant::scale_floor(making.of(amax, 0).scale, floor.octaves);
 }
 
 __global__ __launch_bounds__(kThreads) void write_scales(const __grid_constant__ ScaleWriting w,
@@ -190,12 +188,13 @@ __device__ Packed<16> packed_halves(const float (&v)[kChannels], const Code& cod
   return p;
 }
 
-/// Channels [channel, channel + 8) of row p, from what the scale has been taken off.
-__device__ void write_codes(const Coding& k, const Place& p, int channel, int channels,
-                            const float (&v)[kChannels]) {
-  const int count = min(kChannels, channels - channel);
-  if (count <= 0) return;
-  const std::int64_t offset = row_offset(k.codes, p.b, p.h, p.t) + channel;
+/// Eight codes at element `offset` of the codes, `count` of which exist, from what the scale has been taken
+/// off.
+__device__ void write_vector(const Coding& k, std::int64_t offset, int count, const float* at) {
+  float v[kChannels];
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) v[i] = at[i];
+  count = min(count, kChannels);
   switch (k.codes.dtype) {
     case DType::s8:
       if (k.clamps)
@@ -217,7 +216,7 @@ __device__ void write_codes(const Coding& k, const Place& p, int channel, int ch
     case DType::e5m2:
       return store(k, offset, packed_bytes(v, [](float x) { return e5m2_code_from_f32(x); }), count);
     case DType::f16:
-      return store(k, 2 * offset, packed_halves(v, [](float x) { return f16_code_from_f32(x); }), 2 * count);
+      return store(k, 2 * offset, packed_halves(v, [](float x) { return f16_code(x); }), 2 * count);
     case DType::bf16:
       return store(k, 2 * offset, packed_halves(v, [](float x) { return bf16_code_from_f32(x); }), 2 * count);
     case DType::f64: {
@@ -236,66 +235,168 @@ __device__ void write_codes(const Coding& k, const Place& p, int channel, int ch
   }
 }
 
-/// The scale of one token, from its own amax and the floors.
-__device__ quant::Scale token_scale(const RowReading& r, const Coding& k, const Place& p,
-                                    std::uint32_t peak) {
-  const ScaleMaking& making = k.making;
-  const auto heads = static_cast<std::int32_t>(r.x.shape[1]);
-  float floor = 0;
-  if (making.head_floor.octaves > 0)
-    floor = floor_of(making, making.head_floor, making.head_floor.groups.slot(r.order.sequences, heads, p));
-  if (making.block_floor.octaves > 0)
-    floor = fmaxf(floor, floor_of(making, making.block_floor,
-                                  making.block_floor.groups.slot(r.order.sequences, heads, p)));
-  return making.of(making.is_shared() ? making.shared() : float_of(peak), floor);
+/// One row after the other, so many rows apart, and where its elements, codes and scale lie.
+struct RowCursor {
+  Place p;
+  std::uint32_t row;
+  std::int64_t from, codes, scale;
+
+  __device__ RowCursor(const RowReading& r, const Coding& k, std::uint32_t first) : row(first) { find(r, k); }
+
+  __device__ void advance(const RowReading& r, const Coding& k, int rows) {
+    row += static_cast<std::uint32_t>(rows);
+    if (!p.exists || p.t + rows >= p.begin + p.length) return find(r, k);
+    p.t += rows;
+    from += rows * r.x.stride[2], codes += rows * k.codes.stride[2], scale += rows * k.scales.stride[2];
+  }
+
+ private:
+  __device__ void find(const RowReading& r, const Coding& k) {
+    p = r.order.at(row);
+    from = row_offset(r.x, p.b, p.h, p.t);
+    codes = row_offset(k.codes, p.b, p.h, p.t);
+    scale = row_offset(k.scales, p.b, p.h, p.t);
+  }
+};
+
+__device__ float row_floor(const RowReading& r, const ScaleMaking& making, std::uint32_t row) {
+  const bool is_measured =
+      making.head_floor.octaves > 0 || (making.block_floor.octaves > 0 && making.block_floor.amax);
+  return is_measured ? measured_floor(r, making, r.order.at(row)) : 0.0f;
 }
 
-template <class Stored>
-__global__ __launch_bounds__(kThreads) void encode_rows(const __grid_constant__ RowReading r,
-                                                        const __grid_constant__ Coding k) {
-  const Lane lane(r);
-  const std::uint32_t first =
-      (blockIdx.x * static_cast<std::uint32_t>(lane.rows_at_once) + static_cast<std::uint32_t>(lane.row)) *
-      kRows;
-  Raw<Stored> raw[kRows];
-  const Place begin = r.order.at(first);
-  Place p = begin;
-#pragma unroll
-  for (int u = 0; u < kRows; ++u) {
-    raw[u] = load_raw<Stored>(r, p, lane.channel);
-    r.order.step(p, first + static_cast<std::uint32_t>(u) + 1);
+/// Rows [first, first + count) of a block, a tile or not.
+struct BlockRows {
+  TokenGroup tile;
+  std::uint32_t first, count;
+
+  __device__ BlockRows(const RowReading& r, const Coding& k) {
+    const std::uint32_t index = k.last_first ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    if (k.tile == Tile::none) {
+      first = index * static_cast<std::uint32_t>(k.rows_of_block);
+      count = min(static_cast<std::uint32_t>(k.rows_of_block), r.order.rows - first);
+    } else {
+      const auto heads = static_cast<std::int32_t>(r.x.shape[1]);
+      tile = group_at(k.groups, r.order.sequences, heads, index);
+      first = static_cast<std::uint32_t>((tile.b * heads + tile.h) * static_cast<std::int32_t>(r.x.shape[2]) +
+                                         tile.begin);
+      count = static_cast<std::uint32_t>(tile.length);
+    }
   }
-  Steps steps(r, lane.channel);
-  p = begin;
-#pragma unroll
-  for (int u = 0; u < kRows; ++u) {
-    steps.enter(r, p, lane.channel);
-    float v[kChannels];
-    transform(r, raw[u], steps, lane.channel, v);
-    const std::uint32_t peak = k.scale_of == ScaleOf::nothing
-                                   ? 0
-                                   : confined(r, largest_of_row(largest_bits(v), r.lanes()), v, k.non_finite);
-    if (p.exists) {
+};
+
+template <class Stored, int kVectors>
+__global__ __launch_bounds__(kThreads, 2) void encode_rows(const __grid_constant__ RowReading r,
+                                                           const __grid_constant__ Coding k) {
+  constexpr int kCount = kChannels * kVectors;
+  __shared__ Factors factors;
+  __shared__ std::uint32_t tile_peak;
+  if (threadIdx.x == 0) tile_peak = 0;
+  factors.fill(r);
+  const Lane lane(r);
+  const BlockRows rows(r, k);
+  const std::uint32_t end = rows.first + rows.count;
+  const int iterations = static_cast<int>((rows.count + static_cast<std::uint32_t>(lane.rows_at_once) - 1) /
+                                          static_cast<std::uint32_t>(lane.rows_at_once));
+  Steps<kVectors> steps;
+  std::uint32_t most = 0;                      // of the thread's rows
+  float least = float_of(kF32Inf), floor = 0;  // of their scales; of the tile
+  quant::Scale of_tile;
+  // Once, and again where the tile's largest element changes something.
+  for (int round = 0;; ++round) {
+    const bool looks = k.tile == Tile::scale && round == 0;
+    RowCursor next(r, k, rows.first + static_cast<std::uint32_t>(lane.row));
+    next.p.exists = next.p.exists && next.row < end;
+    auto raw = load_row<Stored, kVectors>(r, lane, next.p.exists, next.from);
+    for (int i = 0; i < iterations; ++i) {
+      const std::uint32_t row = next.row;
+      const std::int64_t codes = next.codes, scale = next.scale;
+      const bool exists = next.p.exists;
+      float v[kCount];
+      to_floats(raw, r.x.dtype, v);
+      steps.enter(r, lane, next.p);
+      next.advance(r, k, lane.rows_at_once);
+      next.p.exists = next.p.exists && next.row < end;
+      raw = load_row<Stored, kVectors>(r, lane, next.p.exists, next.from);
+
+      transform(r, lane, steps, factors.of, v);
+      const std::uint32_t peak =
+          k.scale_of == ScaleOf::nothing
+              ? 0
+              : confined(r, largest_of_row(largest_bits(v), r.lanes()), v, k.non_finite);
+      if (!exists) continue;
+      most = max(most, peak);
+      if (looks) continue;
       if (k.scale_of == ScaleOf::token) {
-        const quant::Scale s = token_scale(r, k, p, peak);
-        if (lane.channel == 0)
-          static_cast<float*>(k.scales.data)[row_offset(k.scales, p.b, p.h, p.t)] = s.scale;
+        const quant::Scale s = k.making.of(k.making.is_shared() ? k.making.shared() : float_of(peak),
+                                           fmaxf(floor, row_floor(r, k.making, row)));
+        least = fminf(least, s.scale);
+        if (lane.first == 0) static_cast<float*>(k.scales.data)[scale] = s.scale;
 #pragma unroll
-        for (int i = 0; i < kChannels; ++i) v[i] = v[i] * s.rscale;
+        for (int c = 0; c < kCount; ++c) v[c] = v[c] * s.rscale;
+      } else if (k.tile == Tile::scale) {
+#pragma unroll
+        for (int c = 0; c < kCount; ++c) v[c] = v[c] * of_tile.rscale;
       } else if (k.scale_of == ScaleOf::group) {
         const std::int64_t slot =
-            k.groups.slot(r.order.sequences, static_cast<std::int32_t>(r.x.shape[1]), p);
+            k.groups.slot(r.order.sequences, static_cast<std::int32_t>(r.x.shape[1]), r.order.at(row));
         const float* rscale = k.rscale + slot * k.channel_groups;
-        const bool by_channel = k.channel_groups > 1;
+        if (k.channel_groups == 1) {
+          const float by = rscale[0];
 #pragma unroll
-        for (int i = 0; i < kChannels; ++i)
-          v[i] = v[i] *
-                 (by_channel ? (lane.channel + i < r.channels ? rscale[lane.channel + i] : 0.0f) : rscale[0]);
+          for (int c = 0; c < kCount; ++c) v[c] = v[c] * by;
+        } else {
+#pragma unroll
+          for (int c = 0; c < kCount; ++c)
+            v[c] = v[c] * (lane.channel(c) < r.channels ? rscale[lane.channel(c)] : 0.0f);
+        }
       }
-      write_codes(k, p, lane.channel, r.channels, v);
+#pragma unroll
+      for (int j = 0; j < kVectors; ++j) {
+        const int channel = lane.first + j * lane.step;
+        if (channel < r.channels) write_vector(k, codes + channel, r.channels - channel, v + j * kChannels);
+      }
     }
-    r.order.step(p, first + static_cast<std::uint32_t>(u) + 1);
+    if (k.tile == Tile::none || round == 1) return;
+    most = __reduce_max_sync(kAllLanes, most);
+    if (threadIdx.x % kWarp == 0) atomicMax(&tile_peak, most);
+    __syncthreads();
+    const float amax = k.making.is_shared() ? k.making.shared() : float_of(tile_peak);
+    if (k.tile == Tile::floor) {
+      // A larger amax has no smaller scale, so the largest scale is that of the largest amax. Few tokens have
+      // smaller ones than its floor, if any.
+      floor = quant::scale_floor(k.making.of(amax, 0).scale, k.making.block_floor.octaves);
+      if (!__any_sync(kAllLanes, least < floor)) return;
+    } else {
+      if (rows.count == 0) return;
+      Place p;
+      p.b = rows.tile.b, p.h = rows.tile.h, p.s = rows.tile.s, p.t = p.begin = rows.tile.begin;
+      of_tile = k.making.of(amax, measured_floor(r, k.making, p));
+      if (threadIdx.x == 0) {
+        const std::int64_t first = r.order.sequences.cu_seqlens ? k.first_group[rows.tile.s] : 0;
+        static_cast<float*>(
+            k.scales.data)[row_offset(k.scales, rows.tile.b, rows.tile.h, first + rows.tile.index)] =
+            of_tile.scale;
+      }
+    }
   }
+}
+
+template <class Stored, int kVectors>
+void launch_vectors(const RowReading& rows, Coding coding, void* stream) {
+  std::int64_t blocks = coding.groups.slots();
+  if (coding.tile == Tile::none) {
+    // Several rows a thread, the next one on its way while one is computed, once all processors have some.
+    constexpr std::int64_t kManyBlocks = 1024;
+    constexpr int kMostRows = 8;
+    const int at_once = kThreads >> rows.lanes_log2;
+    std::int64_t each = rows.order.rows / (kManyBlocks * at_once);
+    each = each < 1 ? 1 : each > kMostRows ? kMostRows : each;
+    coding.rows_of_block = static_cast<int>(each) * at_once;
+    blocks = (rows.order.rows + coding.rows_of_block - 1) / coding.rows_of_block;
+  }
+  encode_rows<Stored, kVectors>
+      <<<static_cast<std::uint32_t>(blocks), kThreads, 0, stream_of(stream)>>>(rows, coding);
 }
 
 }  // namespace
@@ -320,11 +421,19 @@ void launch_scales(const ScaleWriting& writing, const ScaleMaking& making, void*
 }
 
 void launch_encode(const RowReading& rows, const Coding& coding, void* stream) {
-  const std::uint32_t blocks = blocks_for(rows, kRows);
+  if (takes_tiles(rows, coding)) return launch_encode_tiles(rows, coding, stream);
+  // Few threads a row, for what is done once a row, as far as registers reach.
+  constexpr int kMostVectors = 2, kFewLanes = 4;
+  RowReading r = rows;
+  const int vectors = (rows.channels + kChannels - 1) / kChannels;
+  const int of_thread = vectors > kFewLanes ? kMostVectors : 1;
+  r.lanes_log2 = 0;
+  while ((of_thread << r.lanes_log2) < vectors) ++r.lanes_log2;
   if (rows.x.dtype == DType::f32)
-    encode_rows<float><<<blocks, kThreads, 0, stream_of(stream)>>>(rows, coding);
-  else
-    encode_rows<std::uint16_t><<<blocks, kThreads, 0, stream_of(stream)>>>(rows, coding);
+    return of_thread == 1 ? launch_vectors<float, 1>(r, coding, stream)
+                          : launch_vectors<float, 2>(r, coding, stream);
+  return of_thread == 1 ? launch_vectors<std::uint16_t, 1>(r, coding, stream)
+                        : launch_vectors<std::uint16_t, 2>(r, coding, stream);
 }
 
 }  // namespace octet::cuda

@@ -54,8 +54,12 @@ void equalise(Call& call) {
   call.rows.exponent = call.out.channel_exponent;
 }
 
-/// Measures the groups that scales and floors are made of.
-ScaleMaking measure(const Call& call) {
+/// The most tokens of a group that one block of threads looks at twice while they are in the cache; groups of
+/// more are measured by all blocks.
+constexpr std::int64_t kMostOfTile = 1024;
+
+/// Measures the groups that scales and floors are made of, but for those that are tiles.
+ScaleMaking measure(const Call& call, Tile tile) {
   const quant::OperandRecipe& recipe = call.recipe;
   const ScratchPlan& plan = call.plan;
   ScaleMaking making{recipe.rule, recipe.largest_code, recipe.shared_amax, call.words.shared_amax, {}, {}};
@@ -64,35 +68,31 @@ ScaleMaking measure(const Call& call) {
   if (is_token || recipe.granularity == Granularity::block)
     making.head_floor = {call.at<std::uint32_t>(plan.head_amax), plan.heads, recipe.head_floor_octaves};
   if (is_token)
-    making.block_floor = {call.at<std::uint32_t>(plan.block_amax), plan.blocks, recipe.block_floor_octaves};
+    making.block_floor = {tile == Tile::floor ? nullptr : call.at<std::uint32_t>(plan.block_amax),
+                          plan.blocks, recipe.block_floor_octaves};
   if (call.is_shared()) return making;
 
-  if (plan.amax_end > plan.amax)
+  const bool of_groups = !is_token && tile != Tile::scale, of_heads = making.head_floor.octaves > 0,
+             of_blocks = making.block_floor.octaves > 0 && tile != Tile::floor;
+  if (of_groups || of_heads || of_blocks)
     cudaMemsetAsync(call.at<void>(plan.amax), 0, static_cast<std::size_t>(plan.amax_end - plan.amax),
                     stream_of(call.stream));
   const auto measured = [&](std::int64_t offset, const Groups& groups, std::int64_t channel_groups) {
     launch_measure(call.rows, {call.at<std::uint32_t>(offset), groups, static_cast<int>(channel_groups)},
                    call.stream);
   };
-  if (!is_token) measured(plan.amax, plan.scales, plan.channel_groups);
-  if (making.head_floor.octaves > 0) measured(plan.head_amax, plan.heads, 1);
-  if (making.block_floor.octaves > 0) measured(plan.block_amax, plan.blocks, 1);
+  if (of_groups) measured(plan.amax, plan.scales, plan.channel_groups);
+  if (of_heads) measured(plan.head_amax, plan.heads, 1);
+  if (of_blocks) measured(plan.block_amax, plan.blocks, 1);
   return making;
 }
 
 void write_scales(const Call& call, const ScaleMaking& making) {
   const ScratchPlan& plan = call.plan;
-  ScaleWriting writing{call.rows.order,
-                       plan.scales,
-                       static_cast<int>(plan.channel_groups),
-                       call.at<std::uint32_t>(plan.amax),
-                       call.at<float>(plan.rscale),
-                       call.out.scales,
-                       call.at<std::int64_t>(plan.first_group)};
-  if (call.sequences.cu_seqlens && call.out.tokens_per_scale > 0)
-    launch_first_groups(call.sequences, plan.scales.tokens, call.at<std::int64_t>(plan.first_group),
-                        call.stream);
-  launch_scales(writing, making, call.stream);
+  launch_scales(
+      {call.rows.order, plan.scales, static_cast<int>(plan.channel_groups), call.at<std::uint32_t>(plan.amax),
+       call.at<float>(plan.rscale), call.out.scales, call.at<std::int64_t>(plan.first_group)},
+      making, call.stream);
 }
 
 Confine confine_of(DType format) {
@@ -100,22 +100,37 @@ Confine confine_of(DType format) {
   return format == DType::e4m3 ? Confine::infinity : Confine::nothing;
 }
 
-void encode(Call& call) {
+Tile tile_of(const Call& call) {
   const quant::OperandRecipe& recipe = call.recipe;
+  if (recipe.granularity == Granularity::block && call.plan.scales.tokens <= kMostOfTile) return Tile::scale;
+  const bool has_floor = recipe.granularity == Granularity::token && recipe.block_floor_octaves > 0;
+  return has_floor && call.plan.blocks.tokens <= kMostOfTile ? Tile::floor : Tile::none;
+}
+
+void encode(const Call& call) {
+  const quant::OperandRecipe& recipe = call.recipe;
+  const ScratchPlan& plan = call.plan;
   Coding coding;
   coding.codes = call.out.codes;
   coding.in_vectors = codes_in_vectors(call.out.codes);
   coding.non_finite = call.words.non_finite;
+  coding.last_first = recipe.smooth == Smooth::mean || recipe.equalise == Equalise::on;
   if (quant::has_scales(recipe.format)) {
-    coding.making = measure(call);
+    coding.tile = tile_of(call);
+    coding.making = measure(call, coding.tile);
     coding.scales = call.out.scales;
-    coding.clamps = call.is_shared() || recipe.largest_code > 127 || call.plan.channel_groups > 1;
+    coding.clamps = call.is_shared() || recipe.largest_code > 127 || plan.channel_groups > 1;
     coding.scale_of = recipe.granularity == Granularity::token ? ScaleOf::token : ScaleOf::group;
+    coding.groups = coding.tile == Tile::floor ? plan.blocks : plan.scales;
+    coding.channel_groups = static_cast<int>(plan.channel_groups);
+    coding.rscale = call.at<float>(plan.rscale);
+    coding.first_group = call.at<std::int64_t>(plan.first_group);
     if (coding.scale_of == ScaleOf::group) {
-      write_scales(call, coding.making);
-      coding.rscale = call.at<float>(call.plan.rscale);
-      coding.groups = call.plan.scales;
-      coding.channel_groups = static_cast<int>(call.plan.channel_groups);
+      coding.last_first |= coding.tile == Tile::none;
+      if (call.sequences.cu_seqlens && call.out.tokens_per_scale > 0)
+        launch_first_groups(call.sequences, plan.scales.tokens, call.at<std::int64_t>(plan.first_group),
+                            call.stream);
+      if (coding.tile == Tile::none) write_scales(call, coding.making);
     }
   }
   launch_encode(call.rows, coding, call.stream);

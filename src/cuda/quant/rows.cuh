@@ -1,9 +1,11 @@
 // A row on its way to codes, in the registers of a few threads: loaded as f32, shifted, rotated, equalised,
-// NaN and Inf confined. Eight neighbouring channels a thread; the threads of a row are a power of two within
-// a warp. Every lane of a warp takes part in what is said to be of the warp.
+// NaN and Inf confined. The channels lie in vectors of eight neighbours; the threads of a row, a power of two
+// within a warp, take them in turn, kVectors each: vector j of thread i is number i + j * threads. Every lane
+// of a warp takes part in what is said to be of the warp.
 #pragma once
 #include <cstdint>
 
+#include "cuda/quant/convert.cuh"
 #include "cuda/quant/places.cuh"
 #include "numerics/formats.h"
 #include "octet/types.hpp"
@@ -16,7 +18,7 @@ using quant::kAbsMask;
 using quant::kInfBits;
 using quant::row_offset;
 
-inline constexpr int kChannels = 8;  ///< of a thread: 16 bytes of a 16-bit input
+inline constexpr int kChannels = 8;  ///< of a vector: 16 bytes of a 16-bit input
 inline constexpr int kWarp = 32;
 inline constexpr int kThreads = 256;  ///< of a block that works on rows
 inline constexpr unsigned kAllLanes = 0xffffffffu;
@@ -43,45 +45,51 @@ struct RowReading {
   Confine confine = Confine::nothing;
 
   __device__ int lanes() const { return 1 << lanes_log2; }
+  /// +-norm
+  __device__ float factor(int channel) const {
+    return float_of(bits_of(norm) ^ (sign[channel / kWarp] >> (channel % kWarp) << 31));
+  }
   __device__ std::int64_t unit_offset(const TensorView& of, const Place& p) const {
     return row_offset(of, p.b, p.h, order.sequences.cu_seqlens ? p.s : 0);
   }
 };
 
-/// Of a thread: its first channel, and its rows among those of its block.
+/// Of a thread: its place in a row, and its row among those that the block's threads have beside each other.
 struct Lane {
-  int channel;
-  int row;  ///< among the rows that the block's threads have beside each other
-  int rows_at_once;
+  int first;  ///< channel of its first vector
+  int step;   ///< channels from one of its vectors to the next
+  int row, rows_at_once;
 
   __device__ explicit Lane(const RowReading& r) {
     const int thread = static_cast<int>(threadIdx.x);
-    channel = (thread & (r.lanes() - 1)) * kChannels;
+    first = (thread & (r.lanes() - 1)) * kChannels;
+    step = kChannels << r.lanes_log2;
     row = thread >> r.lanes_log2;
     rows_at_once = static_cast<int>(blockDim.x) >> r.lanes_log2;
   }
+  /// Of element i of kVectors * 8.
+  __device__ int channel(int i) const { return first + i / kChannels * step + i % kChannels; }
 };
 
 /// Eight elements as they are stored. Stored: std::uint16_t (f16 and bf16) or float.
 template <class Stored>
 struct Raw {
-  static constexpr int kVectors = kChannels * sizeof(Stored) / 16;
-  uint4 v[kVectors];
+  static constexpr int kWords = kChannels * sizeof(Stored) / 16;
+  uint4 v[kWords];
 };
 
-/// Elements [channel, channel + 8) of the row at `offset`, zeros beyond the row.
+/// Elements [channel, channel + 8) of a row that begins at `from`, zeros beyond it.
 template <class Stored>
-__device__ Raw<Stored> load_raw(const RowReading& r, const Place& p, int channel) {
+__device__ Raw<Stored> load_vector(const RowReading& r, const Stored* from, int channel) {
   Raw<Stored> raw{};
-  if (!p.exists || channel >= r.dim) return raw;
-  const Stored* from = static_cast<const Stored*>(r.x.data) + row_offset(r.x, p.b, p.h, p.t);
+  if (channel >= r.dim) return raw;
   if (r.in_vectors && channel + kChannels <= r.dim) {
     const auto* vectors = reinterpret_cast<const uint4*>(from + channel);
 #pragma unroll
-    for (int i = 0; i < Raw<Stored>::kVectors; ++i) raw.v[i] = __ldg(vectors + i);
+    for (int i = 0; i < Raw<Stored>::kWords; ++i) raw.v[i] = __ldg(vectors + i);
     return raw;
   }
-  std::uint32_t words[4 * Raw<Stored>::kVectors] = {};
+  std::uint32_t words[4 * Raw<Stored>::kWords] = {};
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
     if (channel + i >= r.dim) continue;
@@ -92,13 +100,30 @@ __device__ Raw<Stored> load_raw(const RowReading& r, const Place& p, int channel
       words[i] = bits_of(e);
   }
 #pragma unroll
-  for (int i = 0; i < Raw<Stored>::kVectors; ++i)
+  for (int i = 0; i < Raw<Stored>::kWords; ++i)
     raw.v[i] = {words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]};
   return raw;
 }
 
+/// A thread's vectors of a row.
+template <class Stored, int kVectors>
+struct RawRow {
+  Raw<Stored> v[kVectors];
+};
+
+template <class Stored, int kVectors>
+__device__ RawRow<Stored, kVectors> load_row(const RowReading& r, const Lane& lane, bool exists,
+                                             std::int64_t offset) {
+  RawRow<Stored, kVectors> raw{};
+  if (!exists) return raw;
+  const Stored* from = static_cast<const Stored*>(r.x.data) + offset;
+#pragma unroll
+  for (int j = 0; j < kVectors; ++j) raw.v[j] = load_vector(r, from, lane.first + j * lane.step);
+  return raw;
+}
+
 template <class Stored>
-__device__ void to_floats(const Raw<Stored>& raw, DType dtype, float (&v)[kChannels]) {
+__device__ void to_floats(const Raw<Stored>& raw, DType dtype, float* v) {
   if constexpr (sizeof(Stored) == 4) {
 #pragma unroll
     for (int i = 0; i < kChannels; i += 4) {
@@ -113,96 +138,142 @@ __device__ void to_floats(const Raw<Stored>& raw, DType dtype, float (&v)[kChann
         v[i] = float_of(words[i / 2] << 16), v[i + 1] = float_of(words[i / 2] & 0xffff0000u);
     } else {
 #pragma unroll
-      for (int i = 0; i < kChannels; i += 2) {
-        v[i] = f32_from_f16_code(words[i / 2] & 0xffffu);
-        v[i + 1] = f32_from_f16_code(words[i / 2] >> 16);
-      }
+      for (int i = 0; i < kChannels; i += 2)
+        v[i] = number_of_f16(words[i / 2] & 0xffffu), v[i + 1] = number_of_f16(words[i / 2] >> 16);
     }
   }
 }
 
-/// What a thread's channels of a sequence are shifted and multiplied by, loaded anew where the sequence
-/// changes.
+/// What a thread's channels of a sequence are shifted or multiplied by, loaded anew where the sequence
+/// changes: one number each. Where rows are shifted and equalised too, the exponents are read when they are
+/// needed.
+template <int kVectors>
 struct Steps {
-  float shift[kChannels] = {}, equaliser[kChannels] = {};
-  float factor[kChannels] = {};
+  float own[kChannels * kVectors] = {};
   std::int32_t b = -1, h = -1, s = -1;
 
-  __device__ Steps(const RowReading& r, int channel) {
-    const std::uint32_t signs = r.sign[channel / kWarp] >> (channel % kWarp);
-#pragma unroll
-    for (int i = 0; i < kChannels; ++i) factor[i] = float_of(bits_of(r.norm) ^ (signs >> i << 31));
-  }
-
-  __device__ void enter(const RowReading& r, const Place& p, int channel) {
+  __device__ void enter(const RowReading& r, const Lane& lane, const Place& p) {
     if (!p.exists || (p.s == s && p.h == h && p.b == b)) return;
     s = p.s, h = p.h, b = p.b;
     if (r.shift.data) {
       const float* from = static_cast<const float*>(r.shift.data) + r.unit_offset(r.shift, p);
 #pragma unroll
-      for (int i = 0; i < kChannels; ++i) shift[i] = channel + i < r.dim ? from[channel + i] : 0.0f;
-    }
-    if (r.exponent.data) {
+      for (int i = 0; i < kChannels * kVectors; ++i)
+        own[i] = lane.channel(i) < r.dim ? from[lane.channel(i)] : 0.0f;
+    } else if (r.exponent.data) {
       const auto* from = static_cast<const std::int32_t*>(r.exponent.data) + r.unit_offset(r.exponent, p);
 #pragma unroll
-      for (int i = 0; i < kChannels; ++i)
-        equaliser[i] = channel + i < r.channels ? power_of_two(-from[channel + i]) : 0.0f;
+      for (int i = 0; i < kChannels * kVectors; ++i)
+        own[i] = lane.channel(i) < r.channels ? power_of_two(-from[lane.channel(i)]) : 0.0f;
     }
+  }
+
+  __device__ float equaliser(const RowReading& r, const Lane& lane, int i) const {
+    if (!r.shift.data) return own[i];
+    if (lane.channel(i) >= r.channels || b < 0) return 0.0f;
+    const std::int64_t at = row_offset(r.exponent, b, h, r.order.sequences.cu_seqlens ? s : 0);
+    return power_of_two(-static_cast<const std::int32_t*>(r.exponent.data)[at + lane.channel(i)]);
   }
 };
 
-/// The butterfly over blocks of channels; of the warp.
-__device__ inline void butterfly(float (&v)[kChannels], int block, int channel) {
+/// One stage of the butterfly between elements that a thread has.
+template <int kCount, int kStride>
+__device__ void stage(float (&v)[kCount]) {
 #pragma unroll
-  for (int stride = 1; stride < kChannels; stride *= 2) {
-    if (stride >= block) return;
-#pragma unroll
-    for (int i = 0; i < kChannels; ++i) {
-      if (i & stride) continue;
-      const float a = v[i], b = v[i + stride];
-      v[i] = a + b;
-      v[i + stride] = a - b;
-    }
+  for (int i = 0; i < kCount; ++i) {
+    if (i & kStride) continue;
+    const float a = v[i], b = v[i + kStride];
+    v[i] = a + b;
+    v[i + kStride] = a - b;
   }
-  for (int stride = kChannels; stride < block; stride *= 2) {
-    const float own = channel & stride ? -1.0f : 1.0f;
+}
+
+/// The butterfly over blocks of channels; of the warp.
+template <int kVectors>
+__device__ void butterfly(const RowReading& r, const Lane& lane, float (&v)[kChannels * kVectors]) {
+  constexpr int kCount = kChannels * kVectors;
+  const int block = r.hadamard;
+  if (block > 1) stage<kCount, 1>(v);
+  if (block > 2) stage<kCount, 2>(v);
+  if (block > 4) stage<kCount, 4>(v);
+  const int within = min(block, lane.step);
+  for (int stride = kChannels; stride < within; stride *= 2) {
+    const float own = lane.first & stride ? -1.0f : 1.0f;
 #pragma unroll
-    for (int i = 0; i < kChannels; ++i) {
+    for (int i = 0; i < kCount; ++i) {
       const float other = __shfl_xor_sync(kAllLanes, v[i], stride / kChannels);
       // note: a + b where v is a, a - b where it is b: the product is exact, so this is one addition.
       v[i] = __fmaf_rn(v[i], own, other);
     }
   }
+  if constexpr (kVectors > 1)
+    if (block > lane.step) stage<kCount, kChannels>(v);
+  if constexpr (kVectors > 2)
+    if (block > 2 * lane.step) stage<kCount, 2 * kChannels>(v);
 }
 
-/// (x - shift) rotated, times 2^-exponent; of the warp.
-template <class Stored>
-__device__ void transform(const RowReading& r, const Raw<Stored>& raw, const Steps& steps, int channel,
-                          float (&v)[kChannels]) {
-  to_floats(raw, r.x.dtype, v);
+template <class Stored, int kVectors>
+__device__ void to_floats(const RawRow<Stored, kVectors>& raw, DType dtype,
+                          float (&v)[kChannels * kVectors]) {
+  if (dtype == DType::f16) {
+#pragma unroll
+    for (int j = 0; j < kVectors; ++j) to_floats(raw.v[j], DType::f16, v + j * kChannels);
+  } else {
+#pragma unroll
+    for (int j = 0; j < kVectors; ++j) to_floats(raw.v[j], DType::bf16, v + j * kChannels);
+  }
+}
+
+/// (x - shift) rotated, times 2^-exponent; of the warp. v: x. factor: of each channel, in memory, where rows
+/// are rotated.
+template <int kVectors>
+__device__ void transform(const RowReading& r, const Lane& lane, const Steps<kVectors>& steps,
+                          const float* factor, float (&v)[kChannels * kVectors]) {
+  constexpr int kCount = kChannels * kVectors;
   if (r.shift.data) {
 #pragma unroll
-    for (int i = 0; i < kChannels; ++i) v[i] = v[i] - steps.shift[i];
+    for (int i = 0; i < kCount; ++i) v[i] = v[i] - steps.own[i];
   }
   if (r.hadamard > 0) {
 #pragma unroll
-    for (int i = 0; i < kChannels; ++i) v[i] = v[i] * steps.factor[i];
-    butterfly(v, r.hadamard, channel);
+    for (int j = 0; j < kVectors; ++j) {
+      const auto* of_vector = reinterpret_cast<const float4*>(factor + lane.first + j * lane.step);
+      const float4 low = of_vector[0], high = of_vector[1];
+      float* at = v + j * kChannels;
+      at[0] = at[0] * low.x, at[1] = at[1] * low.y, at[2] = at[2] * low.z, at[3] = at[3] * low.w;
+      at[4] = at[4] * high.x, at[5] = at[5] * high.y, at[6] = at[6] * high.z, at[7] = at[7] * high.w;
+    }
+    butterfly<kVectors>(r, lane, v);
   }
   if (r.exponent.data) {
 #pragma unroll
-    for (int i = 0; i < kChannels; ++i) v[i] = v[i] * steps.equaliser[i];
+    for (int i = 0; i < kCount; ++i) v[i] = v[i] * steps.equaliser(r, lane, i);
   }
 }
 
+/// The factors of all channels and of the places beyond them that threads have, in shared memory; of the
+/// block.
+struct Factors {
+  static constexpr int kMost = 256;
+  float of[kMost];
+
+  __device__ void fill(const RowReading& r) {
+    if (r.hadamard > 0)
+      for (int c = static_cast<int>(threadIdx.x); c < kMost; c += static_cast<int>(blockDim.x))
+        of[c] = c < r.channels ? r.factor(c) : 0.0f;
+    __syncthreads();
+  }
+};
+
 __device__ inline std::uint32_t size_bits(float x) { return bits_of(x) & kAbsMask; }
 
-/// The largest bits of |v|, those of NaN and Inf among them.
-__device__ inline std::uint32_t largest_bits(const float (&v)[kChannels]) {
-  std::uint32_t most = 0;
+/// The largest |v| as bits; at least those of Inf where one is Inf or NaN.
+template <int kCount>
+__device__ std::uint32_t largest_bits(const float (&v)[kCount]) {
+  float most = magnitude(v[0]);
 #pragma unroll
-  for (int i = 0; i < kChannels; ++i) most = max(most, size_bits(v[i]));
-  return most;
+  for (int i = 1; i < kCount; ++i) most = larger_or_nan(most, v[i]);
+  return size_bits(most);
 }
 
 /// The largest of what the threads of a row have; of the warp.
@@ -218,19 +289,20 @@ __device__ inline std::uint32_t finite_bits(float x) {
 
 /// Does with NaN and Inf what the format wants, and returns the largest finite |v| of the row as bits, whose
 /// peak with NaN and Inf is `peak`; of the warp.
-__device__ inline std::uint32_t confined(const RowReading& r, std::uint32_t peak, float (&v)[kChannels],
-                                         std::uint32_t* non_finite) {
+template <int kCount>
+__device__ std::uint32_t confined(const RowReading& r, std::uint32_t peak, float (&v)[kCount],
+                                  std::uint32_t* non_finite) {
   if (__all_sync(kAllLanes, peak < kInfBits)) return peak;
   if (r.confine == Confine::row) {
     if (peak < kInfBits) return peak;
     if (non_finite) *non_finite = 1;
 #pragma unroll
-    for (int i = 0; i < kChannels; ++i) v[i] = 0;
+    for (int i = 0; i < kCount; ++i) v[i] = 0;
     return 0;
   }
   std::uint32_t most = 0;
 #pragma unroll
-  for (int i = 0; i < kChannels; ++i) {
+  for (int i = 0; i < kCount; ++i) {
     most = max(most, finite_bits(v[i]));
     if (r.confine == Confine::infinity && !is_finite(v[i])) v[i] = float_of(kF32QuietNan);
   }

@@ -39,6 +39,13 @@ struct ScaleMaking {
 /// Which scale a row's codes have.
 enum class ScaleOf : std::int32_t { nothing, token, group };
 
+/// What a block of threads has to do with the tokens of a group of its own, beside their codes.
+enum class Tile : std::int32_t {
+  none,   ///< blocks have rows as they come
+  floor,  ///< tokens have scales, and the group's largest is the floor of all
+  scale,  ///< the group has one scale
+};
+
 /// How rows become codes.
 struct Coding {
   TensorView codes, scales;
@@ -47,10 +54,32 @@ struct Coding {
   ScaleOf scale_of = ScaleOf::nothing;
   ScaleMaking making;
   const float* rscale = nullptr;  ///< [slot][channel group] for ScaleOf::group
-  Groups groups;
+  Groups groups;                  ///< of rscale, or the tiles
   int channel_groups = 1;
+  Tile tile = Tile::none;
+  const std::int64_t* first_group = nullptr;  ///< as in ScaleWriting, for Tile::scale
+  int rows_of_block = 0;                      ///< for Tile::none
+  bool last_first = false;  ///< blocks in reverse: what was read last before is in the cache
   std::uint32_t* non_finite = nullptr;
 };
+
+__device__ inline float floor_of(const ScaleMaking& making, const Floor& floor, std::int64_t slot) {
+  if (floor.octaves == 0) return 0;
+  const float amax = making.is_shared() ? making.shared() : float_of(floor.amax[slot]);
+  return quant::scale_floor(making.of(amax, 0).scale, floor.octaves);
+}
+
+/// The floor of a token's scale that is in scratch memory.
+__device__ inline float measured_floor(const RowReading& r, const ScaleMaking& making, const Place& p) {
+  const auto heads = static_cast<std::int32_t>(r.x.shape[1]);
+  float floor = 0;
+  if (making.head_floor.octaves > 0)
+    floor = floor_of(making, making.head_floor, making.head_floor.groups.slot(r.order.sequences, heads, p));
+  if (making.block_floor.octaves > 0 && making.block_floor.amax)
+    floor = fmaxf(floor, floor_of(making, making.block_floor,
+                                  making.block_floor.groups.slot(r.order.sequences, heads, p)));
+  return floor;
+}
 
 /// Where the scales of groups go.
 struct ScaleWriting {

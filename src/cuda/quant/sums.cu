@@ -1,6 +1,8 @@
 // K's mean and V's channel exponents.
+#include "cuda/quant/cp_async.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/sums.cuh"
+
 #include "quant/channel_exponent.h"
 #include "quant/smooth.h"
 
@@ -48,24 +50,22 @@ __device__ float tree_sum(int count, const Term& term) {
 /// Calls body(v) with the rows of a leaf, one after the other. Of the warp; body is called for kLeaf rows at
 /// most, and not beyond the leaf's own.
 template <class Stored, class Body>
-__device__ void for_rows(const RowReading& r, const TokenGroup& leaf, const Steps& steps, int channel,
-                         const Body& body) {
-  constexpr int kAtOnce = 8;
+__device__ void for_rows(const RowReading& r, const TokenGroup& leaf, const Lane& lane, const Steps<1>& steps,
+                         const float* factor, const Body& body) {
+  constexpr int kAtOnce = 16 / sizeof(Stored);
   const int most = static_cast<int>(__reduce_max_sync(kAllLanes, static_cast<unsigned>(leaf.length)));
-  Place p;
-  p.b = leaf.b, p.h = leaf.h;
   for (int first = 0; first < most; first += kAtOnce) {
-    Raw<Stored> raw[kAtOnce];
+    RawRow<Stored, 1> raw[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      p.exists = first + i < leaf.length;
-      p.t = leaf.begin + first + i;
-      raw[i] = load_raw<Stored>(r, p, channel);
+      const std::int64_t at = row_offset(r.x, leaf.b, leaf.h, leaf.begin + first + i);
+      raw[i] = load_row<Stored, 1>(r, lane, first + i < leaf.length, at);
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       float v[kChannels];
-      transform(r, raw[i], steps, channel, v);
+      to_floats(raw[i], r.x.dtype, v);
+      transform(r, lane, steps, factor, v);
       body(v, first + i < leaf.length);
     }
   }
@@ -84,42 +84,124 @@ __device__ TokenGroup leaf_at(const RowReading& r, const Leaves& leaves, std::in
                   static_cast<std::uint32_t>(slot));
 }
 
-__device__ void store_sums(const Leaves& leaves, std::int64_t slot, int channel, int channels,
-                           const float (&sum)[kChannels]) {
+// --- Leaves of rows as they come: a vector of channels a thread, and no thread needs another's
+
+constexpr int kLeafThreads = 128;
+
+/// Rows of a leaf on their way to a thread, in batches; no other thread looks at them.
+template <class Stored>
+struct LeafRing {
+  static constexpr int kBatch = 16 / sizeof(Stored), kBatches = 4;  // 48 KB of a block on their way
+  static constexpr int kWords = Raw<Stored>::kWords;
+  uint4 rows[kBatches][kBatch][kWords][kLeafThreads];
+
+  /// Rows [batch * kBatch, ...) of `count` rows from `from` on; a group of copies, perhaps empty.
+  __device__ void ask_for(int batch, const Stored* from, std::int64_t stride, int count) {
 #pragma unroll
-  for (int i = 0; i < kChannels; ++i)
+    for (int i = 0; i < kBatch; ++i) {
+      const int row = batch * kBatch + i;
+      if (row >= count) continue;
+#pragma unroll
+      for (int w = 0; w < kWords; ++w)
+        copy_async(&rows[batch % kBatches][i][w][threadIdx.x],
+                   reinterpret_cast<const uint4*>(from + row * stride) + w);
+    }
+    commit_copies();
+  }
+  __device__ Raw<Stored> row(int batch, int i) const {
+    Raw<Stored> raw;
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) raw.v[w] = rows[batch % kBatches][i][w][threadIdx.x];
+    return raw;
+  }
+};
+
+/// body(v) with a thread's channels of each row of a leaf, one after the other.
+template <DType kType, class Stored, class Body>
+__device__ void for_vectors(const RowReading& r, const TokenGroup& leaf, int channel, LeafRing<Stored>& ring,
+                            const Body& body) {
+  constexpr int kBatch = LeafRing<Stored>::kBatch, kAhead = LeafRing<Stored>::kBatches - 1;
+  const Stored* from = static_cast<const Stored*>(r.x.data) + row_offset(r.x, leaf.b, leaf.h, leaf.begin);
+  const std::int64_t stride = r.x.stride[2];
+  const auto use = [&](const Raw<Stored>& raw) {
+    float v[kChannels];
+    to_floats(raw, kType, v);
+    body(v);
+  };
+  if (!r.in_vectors || channel + kChannels > r.dim) {
+    for (int row = 0; row < leaf.length; ++row) use(load_vector(r, from + row * stride, channel));
+    return;
+  }
+  from += channel;
+#pragma unroll
+  for (int batch = 0; batch < kAhead; ++batch) ring.ask_for(batch, from, stride, leaf.length);
+  for (int batch = 0; batch * kBatch < leaf.length; ++batch) {
+    wait_for_copies<kAhead - 1>();
+    const int left = leaf.length - batch * kBatch;
+    if (left >= kBatch) {
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) use(ring.row(batch, i));
+    } else {
+      for (int i = 0; i < left; ++i) use(ring.row(batch, i));
+    }
+    ring.ask_for(batch + kAhead, from, stride, leaf.length);
+  }
+}
+
+template <class Stored, class Body>
+__device__ void for_vectors(const RowReading& r, const TokenGroup& leaf, int channel, LeafRing<Stored>& ring,
+                            const Body& body) {
+  if constexpr (sizeof(Stored) == 4)
+    for_vectors<DType::f32>(r, leaf, channel, ring, body);
+  else if (r.x.dtype == DType::f16)
+    for_vectors<DType::f16>(r, leaf, channel, ring, body);
+  else
+    for_vectors<DType::bf16>(r, leaf, channel, ring, body);
+}
+
+/// -0 + x is x for every x.
+template <int kCount>
+__device__ void clear(float (&sum)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) sum[i] = -0.0f;
+}
+
+template <int kCount>
+__device__ void store_sums(const Leaves& leaves, std::int64_t slot, int channel, int channels,
+                           const float (&sum)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
     if (channel + i < channels) leaves.sum[slot * leaves.stride + channel + i] = sum[i];
 }
 
 // --- K's mean
 
 template <class Stored>
-__global__ __launch_bounds__(kThreads) void sum_leaves(const __grid_constant__ RowReading r,
-                                                       const __grid_constant__ Leaves leaves) {
+__global__ __launch_bounds__(kLeafThreads) void sum_leaves(const __grid_constant__ RowReading r,
+                                                           const __grid_constant__ Leaves leaves) {
+  extern __shared__ uint4 ring_memory[];
+  auto& ring = *reinterpret_cast<LeafRing<Stored>*>(ring_memory);
   const Lane lane(r);
+  const int channel = lane.first;
   const std::int64_t slot = std::int64_t{blockIdx.x} * lane.rows_at_once + lane.row;
   const TokenGroup leaf = leaf_at(r, leaves, slot);
-  const Steps steps(r, lane.channel);
+  if (leaf.length == 0 || channel >= r.dim) return;
   const float factor = quant::mean_factor(leaf.sequence_length);
   float sum[kChannels];
-#pragma unroll
-  for (int i = 0; i < kChannels; ++i) sum[i] = -0.0f;  // only -0 + x is x for every x
-  for_rows<Stored>(r, leaf, steps, lane.channel, [&](const float(&v)[kChannels], bool exists) {
-    if (!exists) return;
+  clear(sum);
+  for_vectors<Stored>(r, leaf, channel, ring, [&](const float(&v)[kChannels]) {
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) sum[i] = sum[i] + v[i] * factor;
   });
   // NaN and Inf are rare: where a sum comes out neither, none was there.
-  if (__any_sync(kAllLanes, largest_bits(sum) >= kInfBits)) {
-#pragma unroll
-    for (int i = 0; i < kChannels; ++i) sum[i] = -0.0f;
-    for_rows<Stored>(r, leaf, steps, lane.channel, [&](const float(&v)[kChannels], bool exists) {
-      if (!exists) return;
+  if (largest_bits(sum) >= kInfBits) {
+    clear(sum);
+    for_vectors<Stored>(r, leaf, channel, ring, [&](const float(&v)[kChannels]) {
 #pragma unroll
       for (int i = 0; i < kChannels; ++i) sum[i] = sum[i] + (is_finite(v[i]) ? v[i] : 0.0f) * factor;
     });
   }
-  if (leaf.length > 0) store_sums(leaves, slot, lane.channel, r.dim, sum);
+  store_sums(leaves, slot, channel, r.dim, sum);
 }
 
 /// Threads of a block that adds leaves: channels, and aligned parts of a sequence beside each other.
@@ -208,21 +290,33 @@ __global__ __launch_bounds__(kThreads) void write_anchor(const __grid_constant__
 // --- V's channel exponents
 
 /// Squares as they are, which takes one pass where they and those that are scaled are normal numbers, so that
-/// the two sums are the same but for 2^2k.
+/// the two sums are the same but for 2^2k. Rows that are not rotated.
 template <class Stored>
-__global__ __launch_bounds__(kThreads) void square_leaves(const __grid_constant__ RowReading r,
-                                                          const __grid_constant__ Leaves leaves) {
+__global__ __launch_bounds__(kLeafThreads) void square_leaves(const __grid_constant__ RowReading r,
+                                                              const __grid_constant__ Leaves leaves) {
+  extern __shared__ uint4 ring_memory[];
+  auto& ring = *reinterpret_cast<LeafRing<Stored>*>(ring_memory);
   const Lane lane(r);
+  const int channel = lane.first;
   const std::int64_t slot = std::int64_t{blockIdx.x} * lane.rows_at_once + lane.row;
   const TokenGroup leaf = leaf_at(r, leaves, slot);
-  Steps steps(r, lane.channel);
-  steps.enter(r, place_of(leaf), lane.channel);
-  float sum[kChannels];
+  if (leaf.length == 0 || channel >= r.dim) return;
+  float sum[kChannels], shift[kChannels] = {};
   std::uint32_t below[kChannels], most[kChannels];
+  clear(sum);
 #pragma unroll
-  for (int i = 0; i < kChannels; ++i) sum[i] = -0.0f, below[i] = kInfBits - 1, most[i] = 0;
-  for_rows<Stored>(r, leaf, steps, lane.channel, [&](const float(&v)[kChannels], bool exists) {
-    if (!exists) return;
+  for (int i = 0; i < kChannels; ++i) below[i] = kInfBits - 1, most[i] = 0;
+  if (r.shift.data) {
+    const float* from = static_cast<const float*>(r.shift.data) + r.unit_offset(r.shift, place_of(leaf));
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i)
+      if (channel + i < r.dim) shift[i] = from[channel + i];
+  }
+  for_vectors<Stored>(r, leaf, channel, ring, [&](float(&v)[kChannels]) {
+    if (r.shift.data) {
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i) v[i] = v[i] - shift[i];
+    }
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
       const std::uint32_t bits = size_bits(v[i]);
@@ -231,13 +325,12 @@ __global__ __launch_bounds__(kThreads) void square_leaves(const __grid_constant_
       below[i] = min(below[i], bits - 1);  // note: 0 - 1 is the largest number
     }
   });
-  if (leaf.length == 0) return;
-  store_sums(leaves, slot, lane.channel, r.channels, sum);
+  store_sums(leaves, slot, channel, r.dim, sum);
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
-    if (lane.channel + i >= r.channels) continue;
-    leaves.least[slot * leaves.stride + lane.channel + i] = below[i] + 1;
-    leaves.most[slot * leaves.stride + lane.channel + i] = most[i];
+    if (channel + i >= r.dim) continue;
+    leaves.least[slot * leaves.stride + channel + i] = below[i] + 1;
+    leaves.most[slot * leaves.stride + channel + i] = most[i];
   }
 }
 
@@ -322,17 +415,19 @@ __global__ __launch_bounds__(kThreads) void finish_exponents_again(
     const __grid_constant__ TensorView exponent) {
   __shared__ std::uint32_t largest[kThreads];
   __shared__ std::int64_t orders[kWarp];
-  if (again[blockIdx.x] == 0) return;
+  __shared__ Factors factors;
+  if (again && again[blockIdx.x] == 0) return;
+  factors.fill(r);
   const UnitPlace at(r, blockIdx.x);
   const Lane lane(r);
   const LeavesOfSequence of = leaves_of(r, leaves, at.unit, at.s);
-  Steps steps(r, lane.channel);
+  Steps<1> steps;
   const auto for_leaves = [&](const auto& body) {
     const int rounds = (of.count + lane.rows_at_once - 1) / lane.rows_at_once;
     for (int round = 0; round < rounds; ++round) {
       const int index = round * lane.rows_at_once + lane.row;
       const TokenGroup leaf = index < of.count ? leaf_at(r, leaves, of.first + index) : TokenGroup{};
-      if (leaf.length > 0) steps.enter(r, place_of(leaf), lane.channel);
+      if (leaf.length > 0) steps.enter(r, lane, place_of(leaf));
       body(leaf, of.first + index);
     }
   };
@@ -340,23 +435,23 @@ __global__ __launch_bounds__(kThreads) void finish_exponents_again(
   __syncthreads();
   for_leaves([&](const TokenGroup& leaf, std::int64_t) {
     std::uint32_t most[kChannels] = {};
-    for_rows<Stored>(r, leaf, steps, lane.channel, [&](float(&v)[kChannels], bool exists) {
+    for_rows<Stored>(r, leaf, lane, steps, factors.of, [&](float(&v)[kChannels], bool exists) {
       confined(r, largest_of_row(largest_bits(v), r.lanes()), v, nullptr);
 #pragma unroll
       for (int i = 0; i < kChannels; ++i) most[i] = max(most[i], exists ? finite_bits(v[i]) : 0u);
     });
 #pragma unroll
-    for (int i = 0; i < kChannels; ++i) atomicMax(largest + lane.channel + i, most[i]);
+    for (int i = 0; i < kChannels; ++i) atomicMax(largest + lane.first + i, most[i]);
   });
   __syncthreads();
   for_leaves([&](const TokenGroup& leaf, std::int64_t slot) {
     float factor[kChannels], sum[kChannels];
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
-      factor[i] = quant::square_factor(float_of(largest[lane.channel + i]));
-      sum[i] = -0.0f;
+      factor[i] = quant::square_factor(float_of(largest[lane.first + i]));
     }
-    for_rows<Stored>(r, leaf, steps, lane.channel, [&](float(&v)[kChannels], bool exists) {
+    clear(sum);
+    for_rows<Stored>(r, leaf, lane, steps, factors.of, [&](float(&v)[kChannels], bool exists) {
       confined(r, largest_of_row(largest_bits(v), r.lanes()), v, nullptr);
       if (!exists) return;
 #pragma unroll
@@ -365,7 +460,7 @@ __global__ __launch_bounds__(kThreads) void finish_exponents_again(
         sum[i] = sum[i] + y * y;
       }
     });
-    if (leaf.length > 0) store_sums(leaves, slot, lane.channel, r.channels, sum);
+    if (leaf.length > 0) store_sums(leaves, slot, lane.first, r.channels, sum);
   });
   __syncthreads();
   const int channel = static_cast<int>(threadIdx.x);
@@ -378,9 +473,14 @@ __global__ __launch_bounds__(kThreads) void finish_exponents_again(
   write_exponents(r, at, exponent, sum, amax, orders);
 }
 
-std::uint32_t leaf_blocks(const RowReading& rows, const Leaves& leaves) {
-  const std::int64_t of_block = kThreads >> rows.lanes_log2;
-  return static_cast<std::uint32_t>((leaves.groups.slots() + of_block - 1) / of_block);
+/// A kernel of leaves.
+template <class Stored, class Kernel>
+void launch_leaves(const RowReading& rows, const Leaves& leaves, Kernel* kernel, void* stream) {
+  constexpr int kBytes = sizeof(LeafRing<Stored>);
+  const std::int64_t of_block = kLeafThreads >> rows.lanes_log2;
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  kernel<<<static_cast<std::uint32_t>((leaves.groups.slots() + of_block - 1) / of_block), kLeafThreads,
+           kBytes, stream_of(stream)>>>(rows, leaves);
 }
 
 std::uint32_t units_of(const RowReading& rows) {
@@ -390,14 +490,15 @@ std::uint32_t units_of(const RowReading& rows) {
 }  // namespace
 
 void launch_mean(const RowReading& rows, const Leaves& leaves, const TensorView& mean, void* stream) {
-  const std::uint32_t units = units_of(rows), blocks = leaf_blocks(rows, leaves);
+  const std::uint32_t units = units_of(rows);
   if (units == 0) return;
+  const cudaStream_t on = stream_of(stream);
   if (rows.x.dtype == DType::f32)
-    sum_leaves<float><<<blocks, kThreads, 0, stream_of(stream)>>>(rows, leaves);
+    launch_leaves<float>(rows, leaves, sum_leaves<float>, stream);
   else
-    sum_leaves<std::uint16_t><<<blocks, kThreads, 0, stream_of(stream)>>>(rows, leaves);
+    launch_leaves<std::uint16_t>(rows, leaves, sum_leaves<std::uint16_t>, stream);
   const auto columns = static_cast<std::uint32_t>((rows.dim + kMeanChannels - 1) / kMeanChannels);
-  finish_mean<<<units * columns, kThreads, 0, stream_of(stream)>>>(rows, leaves, mean);
+  finish_mean<<<units * columns, kThreads, 0, on>>>(rows, leaves, mean);
 }
 
 void launch_anchor(const RowReading& rows, const TensorView& anchor, const TensorView& mean, void* stream) {
@@ -407,15 +508,19 @@ void launch_anchor(const RowReading& rows, const TensorView& anchor, const Tenso
 
 void launch_exponents(const RowReading& rows, const Leaves& leaves, std::uint32_t* again,
                       const TensorView& exponent, void* stream) {
-  const std::uint32_t units = units_of(rows), blocks = leaf_blocks(rows, leaves);
+  const std::uint32_t units = units_of(rows);
   if (units == 0) return;
   const cudaStream_t on = stream_of(stream);
   const bool is_f32 = rows.x.dtype == DType::f32;
-  if (is_f32)
-    square_leaves<float><<<blocks, kThreads, 0, on>>>(rows, leaves);
-  else
-    square_leaves<std::uint16_t><<<blocks, kThreads, 0, on>>>(rows, leaves);
-  finish_exponents<<<units, kExponentThreads, 0, on>>>(rows, leaves, again, exponent);
+  if (rows.hadamard > 0) {  // no scheme has both
+    again = nullptr;
+  } else {
+    if (is_f32)
+      launch_leaves<float>(rows, leaves, square_leaves<float>, stream);
+    else
+      launch_leaves<std::uint16_t>(rows, leaves, square_leaves<std::uint16_t>, stream);
+    finish_exponents<<<units, kExponentThreads, 0, on>>>(rows, leaves, again, exponent);
+  }
   if (is_f32)
     finish_exponents_again<float><<<units, kThreads, 0, on>>>(rows, leaves, again, exponent);
   else
