@@ -271,7 +271,7 @@ struct BlockRows {
   std::uint32_t first, count;
 
   __device__ BlockRows(const RowReading& r, const Coding& k) {
-    const std::uint32_t index = k.last_first ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    const std::uint32_t index = blockIdx.x;
     if (k.tile == Tile::none) {
       first = index * static_cast<std::uint32_t>(k.rows_of_block);
       count = min(static_cast<std::uint32_t>(k.rows_of_block), r.order.rows - first);

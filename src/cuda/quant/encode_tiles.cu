@@ -18,6 +18,9 @@ struct RowShape {
   static constexpr int kRowsAtOnce = kThreads / kLanes;
 };
 
+/// Of which each processor has so many blocks at once: 24 warps of 80 registers.
+constexpr int kBlocksOfProcessor = 3;
+
 /// What is done to rows before they become codes.
 enum class Work { multiplied, rotated, shifted_and_rotated };
 
@@ -91,27 +94,48 @@ __device__ void write_row(const float (&v)[Shape::kCount], float rscale, std::in
   }
 }
 
+/// What all threads of a block know and seldom need, in shared memory, for registers are short: the group's
+/// first row, its codes and scales, a scale that comes from scratch memory, and a floor.
+struct Common {
+  const std::uint16_t* from;
+  std::int8_t* codes;
+  float* scales;
+  float rscale, floor;
+};
+
 template <class Shape, Work kWork>
-__global__ __launch_bounds__(kThreads, 3) void encode_tiles(const __grid_constant__ RowReading r,
-                                                            const __grid_constant__ Coding k,
-                                                            const __grid_constant__ Groups tiles) {
-  constexpr int kCount = Shape::kCount;
+__global__ __launch_bounds__(kThreads,
+                             kBlocksOfProcessor) void encode_tiles(const __grid_constant__ RowReading r,
+                                                                   const __grid_constant__ Coding k,
+                                                                   const __grid_constant__ Groups groups) {
+  constexpr int kCount = Shape::kCount, kRowsAtOnce = Shape::kRowsAtOnce, kAhead = Ring<Shape>::kRows - 1;
   __shared__ float4 factors[Shape::kDim / 4], shifts[Shape::kDim / 4];
+  __shared__ Common common;
   __shared__ std::uint32_t tile_peak;
   extern __shared__ uint4 ring_memory[];
   auto& ring = *reinterpret_cast<Ring<Shape>*>(ring_memory);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % Shape::kLanes,
-            row = thread / Shape::kLanes;
+            row = thread / Shape::kLanes, channel = lane * kChannels;
   const Sequences& sequences = r.order.sequences;
   const auto heads = static_cast<std::int32_t>(r.x.shape[1]);
-  const std::uint32_t index = k.last_first ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-  const TokenGroup tile = group_at(tiles, sequences, heads, index);
-  if (tile.length == 0) return;
+  const TokenGroup group = group_at(groups, sequences, heads, blockIdx.x);
+  if (group.length == 0) return;
+
+  const std::uint16_t* const begin =
+      static_cast<const std::uint16_t*>(r.x.data) + row_offset(r.x, group.b, group.h, group.begin);
+  const std::uint16_t* from = begin + row * r.x.stride[2] + channel;  // of the row that is asked for next
+  const auto ask_for_next = [&](int i) {
+    ring.ask_for(i, from, i * kRowsAtOnce + row < group.length);
+    from += kRowsAtOnce * r.x.stride[2];
+  };
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) ask_for_next(i);
+
   Place place;
-  place.b = tile.b, place.h = tile.h, place.s = tile.s, place.t = tile.begin;
-  place.begin = static_cast<std::int32_t>(sequences.begin(tile.s)), place.exists = true;
+  place.b = group.b, place.h = group.h, place.s = group.s, place.t = group.begin;
+  place.begin = static_cast<std::int32_t>(sequences.begin(group.s)), place.exists = true;
   if (thread == 0) tile_peak = 0;
-  if (thread < Shape::kDim) {  // what all rows of the tile have in common
+  if (thread < Shape::kDim) {  // what all rows of a sequence and head have in common
     float factor = 1;
     if (kWork != Work::multiplied)
       factor = r.factor(thread);
@@ -123,48 +147,54 @@ __global__ __launch_bounds__(kThreads, 3) void encode_tiles(const __grid_constan
       reinterpret_cast<float*>(shifts)[thread] =
           static_cast<const float*>(r.shift.data)[r.unit_offset(r.shift, place) + thread];
   }
+  if (thread == 0) {
+    common.from = begin;
+    common.codes =
+        static_cast<std::int8_t*>(k.codes.data) + row_offset(k.codes, group.b, group.h, group.begin);
+    const std::int64_t first_scale = k.tile != Tile::scale
+                                         ? group.begin
+                                         : (sequences.cu_seqlens ? k.first_group[group.s] : 0) + group.index;
+    common.scales = static_cast<float*>(k.scales.data) + row_offset(k.scales, group.b, group.h, first_scale);
+    common.floor = measured_floor(r, k.making, place);
+    common.rscale = k.scale_of == ScaleOf::group && k.tile == Tile::none
+                        ? k.rscale[k.groups.slot(sequences, heads, place)]
+                        : 0.0f;
+  }
   __syncthreads();
-  const int channel = lane * kChannels;
-  float floor = measured_floor(r, k.making, place);
-  quant::Scale of_all;
-  if (k.scale_of == ScaleOf::group && k.tile == Tile::none)
-    of_all.rscale = k.rscale[k.groups.slot(sequences, heads, place)];
 
-  const auto* begin = static_cast<const std::uint16_t*>(r.x.data) +
-                      row_offset(r.x, tile.b, tile.h, tile.begin + row) + channel;
-  const std::int64_t step = Shape::kRowsAtOnce * r.x.stride[2],
-                     code_step = Shape::kRowsAtOnce * k.codes.stride[2],
-                     scale_step = Shape::kRowsAtOnce * k.scales.stride[2];
   std::uint32_t most = 0;           // of the thread's rows
   float least = float_of(kF32Inf);  // of their scales
   // Once, and again where the tile's largest element changes something.
   for (int round = 0;; ++round) {
     const bool only_looks = k.tile == Tile::scale && round == 0;
-    const std::uint16_t* from = begin;
-    std::int8_t* to = static_cast<std::int8_t*>(k.codes.data) +
-                      row_offset(k.codes, tile.b, tile.h, tile.begin + row) + channel;
-    std::int64_t scale = row_offset(k.scales, tile.b, tile.h, tile.begin + row);
-    int asked = row;
-    const auto ask_for_next = [&](int i) {
-      ring.ask_for(i, from, asked < tile.length);
-      from += step, asked += Shape::kRowsAtOnce;
-    };
-#pragma unroll
-    for (int i = 0; i < Ring<Shape>::kRows - 1; ++i) ask_for_next(i);
-    for (int i = 0; i * Shape::kRowsAtOnce < tile.length; ++i) {
-      const bool exists = i * Shape::kRowsAtOnce + row < tile.length;
+    for (int i = 0; i * kRowsAtOnce < group.length; ++i) {
+      const int t = i * kRowsAtOnce + row;
+      const bool exists = t < group.length;
       float v[kCount];
-      to_floats(ring.take(i), r.x.dtype, v);
-      ask_for_next(i + Ring<Shape>::kRows - 1);
+      if (round == 0) {
+        to_floats(ring.take(i), r.x.dtype, v);
+        ask_for_next(i + kAhead);
+      } else {
+        RawRow<std::uint16_t, Shape::kVectors> raw{};
+        if (exists) {
+          const std::uint16_t* again = common.from + t * r.x.stride[2] + channel;
+#pragma unroll
+          for (int j = 0; j < Shape::kVectors; ++j)
+            raw.v[j].v[0] = __ldg(reinterpret_cast<const uint4*>(again + j * Shape::kLanes * kChannels));
+        }
+        to_floats(raw, r.x.dtype, v);
+      }
 
       if constexpr (kWork == Work::shifted_and_rotated)
-        for_fours<Shape>([&](int i, int at) {
-          const float4 x = shifts[(channel + at) / 4];
-          v[i] = v[i] - x.x, v[i + 1] = v[i + 1] - x.y, v[i + 2] = v[i + 2] - x.z, v[i + 3] = v[i + 3] - x.w;
+        for_fours<Shape>([&](int at, int c) {
+          const float4 x = shifts[(channel + c) / 4];
+          v[at] = v[at] - x.x, v[at + 1] = v[at + 1] - x.y;
+          v[at + 2] = v[at + 2] - x.z, v[at + 3] = v[at + 3] - x.w;
         });
-      for_fours<Shape>([&](int i, int at) {
-        const float4 x = factors[(channel + at) / 4];
-        v[i] = v[i] * x.x, v[i + 1] = v[i + 1] * x.y, v[i + 2] = v[i + 2] * x.z, v[i + 3] = v[i + 3] * x.w;
+      for_fours<Shape>([&](int at, int c) {
+        const float4 x = factors[(channel + c) / 4];
+        v[at] = v[at] * x.x, v[at + 1] = v[at + 1] * x.y;
+        v[at + 2] = v[at + 2] * x.z, v[at + 3] = v[at + 3] * x.w;
       });
       if constexpr (kWork != Work::multiplied) rotate<Shape>(v, lane);
       std::uint32_t peak = largest_bits(v);
@@ -172,42 +202,49 @@ __global__ __launch_bounds__(kThreads, 3) void encode_tiles(const __grid_constan
       for (int distance = 1; distance < Shape::kLanes; distance *= 2)
         peak = max(peak, __shfl_xor_sync(kAllLanes, peak, distance));
       peak = confined(r, exists ? peak : 0, v, k.non_finite);
-      most = max(most, peak);
-      if (!only_looks && exists) {
-        float rscale = of_all.rscale;
-        if (k.scale_of == ScaleOf::token) {
-          const quant::Scale s = k.making.of(float_of(peak), floor);
-          least = fminf(least, s.scale);
-          if (lane == 0) static_cast<float*>(k.scales.data)[scale] = s.scale;
-          rscale = s.rscale;
-        }
-        write_row<Shape>(v, rscale, to);
+      if (k.tile != Tile::none) most = max(most, peak);
+      if (only_looks || !exists) continue;
+      float rscale = common.rscale;
+      if (k.scale_of == ScaleOf::token) {
+        const quant::Scale scale = k.making.of(float_of(peak), common.floor);
+        if constexpr (kWork == Work::multiplied) least = fminf(least, scale.scale);
+        if (lane == 0) common.scales[t * k.scales.stride[2]] = scale.scale;
+        rscale = scale.rscale;
       }
-      to += code_step, scale += scale_step;
+      write_row<Shape>(v, rscale, common.codes + t * k.codes.stride[2] + channel);
     }
     if (k.tile == Tile::none || round == 1) return;
     most = __reduce_max_sync(kAllLanes, most);
     if (thread % kWarp == 0) atomicMax(&tile_peak, most);
     __syncthreads();
     const float amax = float_of(tile_peak);
-    if (k.tile == Tile::floor) {
+    if (k.tile == Tile::scale) {
+      if (thread == 0) {
+        const quant::Scale scale = k.making.of(amax, common.floor);
+        common.rscale = scale.rscale, common.scales[0] = scale.scale;
+      }
+      __syncthreads();
+    } else if constexpr (kWork == Work::multiplied) {
       // A larger amax has no smaller scale, so the largest scale is that of the largest amax. Few tokens have
       // smaller ones than its floor, if any.
-      floor = fmaxf(floor, quant::scale_floor(k.making.of(amax, 0).scale, k.making.block_floor.octaves));
-      if (!__any_sync(kAllLanes, least < floor)) return;
-    } else {
-      of_all = k.making.of(amax, floor);
-      const std::int64_t first = sequences.cu_seqlens ? k.first_group[tile.s] : 0;
-      if (thread == 0)
-        static_cast<float*>(k.scales.data)[row_offset(k.scales, tile.b, tile.h, first + tile.index)] =
-            of_all.scale;
+      const float floor = quant::scale_floor(k.making.of(amax, 0).scale, k.making.block_floor.octaves);
+      if (!__syncthreads_or(least < floor)) return;
+      if (thread == 0) common.floor = fmaxf(common.floor, floor);
+      __syncthreads();
     }
   }
 }
 
 template <class Shape>
-void launch_shape(const RowReading& rows, const Coding& coding, const Groups& tiles, void* stream) {
-  const auto blocks = static_cast<std::uint32_t>(tiles.slots());
+void launch_shape(const RowReading& rows, const Coding& coding, void* stream) {
+  // note: of several tiles a block, V's codes took 7 us of 35 more (16k tokens of 16 heads, H200), for its
+  // blocks' ends then fall together.
+  constexpr std::int64_t kRowsOfThread = 4;  // the later ones on their way while the first is computed
+  const Sequences& sequences = rows.order.sequences;
+  const std::int64_t tokens =
+      coding.tile == Tile::none ? kRowsOfThread * Shape::kRowsAtOnce : coding.groups.tokens;
+  const Groups groups(rows.x.shape, sequences.cu_seqlens ? sequences.count : 0, tokens);
+  const auto blocks = static_cast<std::uint32_t>(groups.slots());
   const cudaStream_t on = stream_of(stream);
   RowReading r = rows;
   r.lanes_log2 = 0;
@@ -215,7 +252,7 @@ void launch_shape(const RowReading& rows, const Coding& coding, const Groups& ti
   const auto launch = [&](auto* kernel) {
     constexpr int kBytes = sizeof(Ring<Shape>);
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-    kernel<<<blocks, kThreads, kBytes, on>>>(r, coding, tiles);
+    kernel<<<blocks, kThreads, kBytes, on>>>(r, coding, groups);
   };
   if (rows.hadamard == 0)
     launch(encode_tiles<Shape, Work::multiplied>);
@@ -233,30 +270,24 @@ bool takes_tiles(const RowReading& rows, const Coding& coding) {
   const bool is_work =
       rows.hadamard == 0 ? !rows.shift.data : rows.hadamard == rows.dim && !rows.exponent.data;
   const ScaleMaking& making = coding.making;
-  const bool floor_is_far = making.block_floor.octaves > 0 && making.block_floor.amax;
+  // Floors are for V, which is not rotated.
+  const bool has_floor = making.block_floor.octaves > 0;
+  const bool is_floor = !has_floor || (!making.block_floor.amax && rows.hadamard == 0);
   return is_16_bit && rows.in_vectors && has_dim && rows.channels == rows.dim && is_work &&
          coding.codes.dtype == DType::s8 && coding.in_vectors && !coding.clamps &&
-         coding.channel_groups == 1 && !floor_is_far;
+         coding.channel_groups == 1 && is_floor;
 }
 
 void launch_encode_tiles(const RowReading& rows, const Coding& coding, void* stream) {
-  Groups tiles = coding.groups;
-  if (coding.tile == Tile::none) {
-    // Several rows a thread, the next one on its way while one is computed, once all processors have some.
-    constexpr std::int64_t kTokens = 256, kFewTokens = 64, kManyRows = 65536;
-    const Sequences& sequences = rows.order.sequences;
-    tiles = Groups(rows.x.shape, sequences.cu_seqlens ? sequences.count : 0,
-                   rows.order.rows >= kManyRows ? kTokens : kFewTokens);
-  }
   switch (rows.dim) {
     case 32:
-      return launch_shape<RowShape<1, 4>>(rows, coding, tiles, stream);
+      return launch_shape<RowShape<1, 4>>(rows, coding, stream);
     case 64:
-      return launch_shape<RowShape<2, 4>>(rows, coding, tiles, stream);
+      return launch_shape<RowShape<2, 4>>(rows, coding, stream);
     case 128:
-      return launch_shape<RowShape<4, 4>>(rows, coding, tiles, stream);
+      return launch_shape<RowShape<4, 4>>(rows, coding, stream);
     default:
-      return launch_shape<RowShape<4, 8>>(rows, coding, tiles, stream);
+      return launch_shape<RowShape<4, 8>>(rows, coding, stream);
   }
 }
 

@@ -114,7 +114,6 @@ void encode(const Call& call) {
   coding.codes = call.out.codes;
   coding.in_vectors = codes_in_vectors(call.out.codes);
   coding.non_finite = call.words.non_finite;
-  coding.last_first = recipe.smooth == Smooth::mean || recipe.equalise == Equalise::on;
   if (quant::has_scales(recipe.format)) {
     coding.tile = tile_of(call);
     coding.making = measure(call, coding.tile);
@@ -126,7 +125,6 @@ void encode(const Call& call) {
     coding.rscale = call.at<float>(plan.rscale);
     coding.first_group = call.at<std::int64_t>(plan.first_group);
     if (coding.scale_of == ScaleOf::group) {
-      coding.last_first |= coding.tile == Tile::none;
       if (call.sequences.cu_seqlens && call.out.tokens_per_scale > 0)
         launch_first_groups(call.sequences, plan.scales.tokens, call.at<std::int64_t>(plan.first_group),
                             call.stream);

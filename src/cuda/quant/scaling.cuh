@@ -59,7 +59,6 @@ struct Coding {
   Tile tile = Tile::none;
   const std::int64_t* first_group = nullptr;  ///< as in ScaleWriting, for Tile::scale
   int rows_of_block = 0;                      ///< for Tile::none
-  bool last_first = false;  ///< blocks in reverse: what was read last before is in the cache
   std::uint32_t* non_finite = nullptr;
 };
 

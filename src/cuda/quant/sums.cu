@@ -13,6 +13,18 @@ using quant::TreeSum;
 
 constexpr int kLeaf = static_cast<int>(TreeSum::kLeafTokens);
 
+/// *from, not before and not after its neighbours: several loads in a row are on their way beside each other.
+__device__ float load_now(const float* from) {
+  float x;
+  asm volatile("ld.global.f32 %0, [%1];" : "=f"(x) : "l"(from));
+  return x;
+}
+__device__ std::uint32_t load_now(const std::uint32_t* from) {
+  std::uint32_t x;
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(x) : "l"(from));
+  return x;
+}
+
 /// term(i) for i in [0, count), added as a tree adds its leaves: neighbours, level by level, an odd last one
 /// as it is. Eight at once, so that their loads are on their way beside each other.
 template <class Term>
@@ -24,7 +36,8 @@ __device__ float tree_sum(int count, const Term& term) {
   for (int first = 0; first < count; first += kAtOnce) {
     float a[kAtOnce];
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) a[i] = first + i < count ? term(first + i) : 0.0f;
+    for (int i = 0; i < kAtOnce; ++i)
+      a[i] = term(min(first + i, count - 1));  // no branch, so that loads stay together
     int left = min(kAtOnce, count - first);
 #pragma unroll
     for (int half = kAtOnce / 2; half > 0; half /= 2) {
@@ -52,7 +65,7 @@ __device__ float tree_sum(int count, const Term& term) {
 template <class Stored, class Body>
 __device__ void for_rows(const RowReading& r, const TokenGroup& leaf, const Lane& lane, const Steps<1>& steps,
                          const float* factor, const Body& body) {
-  constexpr int kAtOnce = 16 / sizeof(Stored);
+  constexpr int kAtOnce = 8 / sizeof(Stored);
   const int most = static_cast<int>(__reduce_max_sync(kAllLanes, static_cast<unsigned>(leaf.length)));
   for (int first = 0; first < most; first += kAtOnce) {
     RawRow<Stored, 1> raw[kAtOnce];
@@ -257,7 +270,7 @@ __global__ __launch_bounds__(kThreads) void finish_mean(const __grid_constant__ 
   const int own = min(each, of.count - part * each);
   if (channel < r.dim && own > 0) {
     const float* from = leaves.sum + (of.first + std::int64_t{part} * each) * leaves.stride + channel;
-    parts[part][lane] = tree_sum(own, [&](int i) { return from[i * leaves.stride]; });
+    parts[part][lane] = tree_sum(own, [&](int i) { return load_now(from + i * leaves.stride); });
   }
   __syncthreads();
   if (part > 0 || channel >= r.dim) return;
@@ -302,10 +315,11 @@ __global__ __launch_bounds__(kLeafThreads) void square_leaves(const __grid_const
   const TokenGroup leaf = leaf_at(r, leaves, slot);
   if (leaf.length == 0 || channel >= r.dim) return;
   float sum[kChannels], shift[kChannels] = {};
-  std::uint32_t below[kChannels], most[kChannels];
+  std::uint32_t below[kChannels];
+  float most[kChannels];
   clear(sum);
 #pragma unroll
-  for (int i = 0; i < kChannels; ++i) below[i] = kInfBits - 1, most[i] = 0;
+  for (int i = 0; i < kChannels; ++i) below[i] = 2 * kInfBits - 1, most[i] = 0;
   if (r.shift.data) {
     const float* from = static_cast<const float*>(r.shift.data) + r.unit_offset(r.shift, place_of(leaf));
 #pragma unroll
@@ -319,18 +333,17 @@ __global__ __launch_bounds__(kLeafThreads) void square_leaves(const __grid_const
     }
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
-      const std::uint32_t bits = size_bits(v[i]);
       sum[i] = sum[i] + v[i] * v[i];
-      most[i] = max(most[i], bits);
-      below[i] = min(below[i], bits - 1);  // note: 0 - 1 is the largest number
+      most[i] = fmaxf(most[i], fabsf(v[i]));            // note: a NaN is seen in the sum
+      below[i] = min(below[i], 2 * bits_of(v[i]) - 1);  // no sign; 0 - 1 is the largest number
     }
   });
   store_sums(leaves, slot, channel, r.dim, sum);
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
     if (channel + i >= r.dim) continue;
-    leaves.least[slot * leaves.stride + channel + i] = below[i] + 1;
-    leaves.most[slot * leaves.stride + channel + i] = most[i];
+    leaves.least[slot * leaves.stride + channel + i] = (below[i] + 1) / 2;
+    leaves.most[slot * leaves.stride + channel + i] = bits_of(most[i]);
   }
 }
 
@@ -374,12 +387,18 @@ __global__ __launch_bounds__(kExponentThreads) void finish_exponents(
   const int each = part_leaves(of.count, parts), own = min(each, of.count - part * each);
   if (channel < r.channels && own > 0) {
     const std::int64_t from = (of.first + std::int64_t{part} * each) * leaves.stride + channel;
-    sums[thread] = tree_sum(own, [&](int i) { return leaves.sum[from + i * leaves.stride]; });
+    sums[thread] = tree_sum(own, [&](int i) { return load_now(leaves.sum + from + i * leaves.stride); });
     std::uint32_t low = kInfBits, high = 0;
-#pragma unroll 8
-    for (int i = 0; i < own; ++i) {
-      low = min(low, leaves.least[from + i * leaves.stride]);
-      high = max(high, leaves.most[from + i * leaves.stride]);
+    constexpr int kAtOnce = 4;  // two loads each
+    for (int i = 0; i < own; i += kAtOnce) {
+      std::uint32_t some[2 * kAtOnce];
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        const std::int64_t at_leaf = from + min(i + j, own - 1) * leaves.stride;
+        some[2 * j] = load_now(leaves.least + at_leaf), some[2 * j + 1] = load_now(leaves.most + at_leaf);
+      }
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) low = min(low, some[2 * j]), high = max(high, some[2 * j + 1]);
     }
     least[thread] = low, most[thread] = high;
   }
