@@ -256,7 +256,7 @@ struct UnitPlace {
   }
 };
 
-__global__ __launch_bounds__(kThreads) void finish_mean(const __grid_constant__ RowReading r,
+__global__ __launch_bounds__(kThreads, 1) void finish_mean(const __grid_constant__ RowReading r,
                                                         const __grid_constant__ Leaves leaves,
                                                         const __grid_constant__ TensorView mean) {
   __shared__ float parts[kMeanParts][kMeanChannels];
@@ -373,7 +373,7 @@ __device__ void write_exponents(const RowReading& r, const UnitPlace& at, const 
 }
 
 /// A block a sequence and head: its threads are channels, and parts of the sequence beside each other.
-__global__ __launch_bounds__(kExponentThreads) void finish_exponents(
+__global__ __launch_bounds__(kExponentThreads, 1) void finish_exponents(
     const __grid_constant__ RowReading r, const __grid_constant__ Leaves leaves, std::uint32_t* again,
     const __grid_constant__ TensorView exponent) {
   __shared__ float sums[kExponentThreads];
