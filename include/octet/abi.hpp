@@ -92,6 +92,7 @@ inline octet_attention_desc to_c(const AttentionDesc& x) {
   c.mask = static_cast<octet_mask>(x.mask);
   c.bias = static_cast<octet_bias>(x.bias);
   c.wants_lse = x.wants_lse ? 1 : 0;
+  c.device = static_cast<octet_device>(x.device);
 #define X(field) c.field = x.field;
   OCTET_DESC_NUMBERS(X)
 #undef X
@@ -109,6 +110,7 @@ inline AttentionDesc from_c(const octet_attention_desc& c) {
   x.mask = static_cast<Mask>(c.mask);
   x.bias = static_cast<AttentionDesc::Bias>(c.bias);
   x.wants_lse = c.wants_lse != 0;
+  x.device = static_cast<Device>(c.device);
 #define X(field) x.field = c.field;
   OCTET_DESC_NUMBERS(X)
 #undef X

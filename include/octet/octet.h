@@ -269,7 +269,8 @@ typedef struct octet_attention_desc {
   octet_dtype output; /* f32, f16, bf16; f64 (exact); s8 with scales (schemes that end in codes) */
   octet_mask mask;
   octet_bias bias;
-  int32_t wants_lse; /* 0 or 1 */
+  int32_t wants_lse;   /* 0 or 1 */
+  octet_device device; /* where the tensors of a call lie: that of q in octet_attention_desc_init */
   int64_t batch, heads_q, heads_kv;
   int64_t tokens_q, tokens_k; /* of each batch entry; the total where varlen */
   int64_t head_dim, head_dim_v;

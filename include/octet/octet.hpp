@@ -250,6 +250,10 @@ inline Status attention(const TensorView& q, const TensorView& k, const TensorVi
   Result<AttentionDesc> described = describe(options.scheme, q, k, v);
   if (!described.ok()) return described.status();
   AttentionDesc desc = described.take();
+  if (desc.device != Device::cpu)
+    return Status{Code::unsupported,
+                  "q.device is cuda, and attention() takes its workspace from the host's memory; make an "
+                  "AttentionPlan and give it a workspace on the device"};
   desc.output = o.dtype;
   desc.mask = options.mask;
   desc.window_left = options.window_left;

@@ -106,6 +106,7 @@ struct AttentionDesc {
   std::int64_t sequences = 0;      ///< 0: dense; else varlen: tokens packed along the token axis, batch is 1
   enum class Bias : std::int32_t { none = 0, boolean, additive } bias = Bias::none;
   bool wants_lse = false;
+  Device device = Device::cpu;  ///< where the tensors of a call lie
   Recipe recipe;
   SchemeOptions options;
 };

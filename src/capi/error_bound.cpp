@@ -15,6 +15,10 @@ extern "C" octet_status octet_error_bound(const octet_plan* plan, const octet_at
     OCTET_TRY(capi::known_struct("args", args));
     OCTET_TRY(capi::not_null("bound", bound));
     const AttentionDesc& d = plan->plan.desc;
+    if (d.device != Device::cpu) {
+      return refused("device", name_of(d.device), "a bound is computed on the CPU",
+                     "plan the same problem with device cpu and pass tensors in its memory");
+    }
     if (takes_codes(d)) {
       return refused("input", name_of(d.input), "a bound needs the numbers that the codes stand for",
                      "plan with plain q, k and v");

@@ -5,6 +5,7 @@
 #include "core/registry.h"
 #include "cpu/cpu.h"
 #include "cpu/store.h"
+#include "cuda/cuda.h"
 #include "ref/reference.h"
 #include "ref/schemes.h"
 
@@ -48,8 +49,15 @@ Kernel simd() {
           K::pack,           K::run_packed, K::make_packer, K::make_store};
 }
 
-std::array<Kernel, 7> list_of(const Kernel& first, const Kernel& second) {
+Kernel cuda_mma() {
+  Kernel k{"mma", cuda::refusal, cuda::attend, cuda::workspace_bytes, Device::cuda};
+  k.pack = cuda::pack, k.run_packed = cuda::attend_packed;
+  return k;
+}
+
+std::array<Kernel, 8> list_of(const Kernel& first, const Kernel& second) {
   return {{
+      cuda_mma(),
       simd<cpu::Isa::amx_int8>(),
       simd<cpu::Isa::avx512_fp16>(),
       first,

@@ -1,6 +1,9 @@
 #include "capi/operands.h"
 
+#include <algorithm>
+
 #include "core/schemes.h"
+#include "cuda/quant/quantize.h"
 
 namespace octet::capi {
 namespace {
@@ -26,8 +29,13 @@ class Arena {
   /// Gives x, if it has a shape, the next aligned offset as its data.
   void place(TensorView& x) {
     if (x.shape == std::array<std::int64_t, 4>{}) return;
-    x.data = reinterpret_cast<void*>(static_cast<std::uintptr_t>(end_));
-    end_ += (span_bytes(x) + kAlignment - 1) / kAlignment * kAlignment;
+    x.data = reinterpret_cast<void*>(static_cast<std::uintptr_t>(place(span_bytes(x))));
+  }
+  /// The offset of so many bytes.
+  std::int64_t place(std::int64_t bytes) {
+    const std::int64_t at = end_;
+    end_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return at;
   }
   void place(QuantizedTensor& x) {
     place(x.codes);
@@ -48,6 +56,9 @@ OperandPlan lay_out(const AttentionDesc& desc, const std::array<std::int64_t, 4>
   out.prequantized = takes_codes(desc);
   if (!out.prequantized && reads_input(desc, recipe.format)) return out;
   out.layout = quant::layout(shape, recipe, desc.sequences);
+  for (TensorView* x :
+       {&out.layout.codes, &out.layout.scales, &out.layout.channel_exponent, &out.layout.mean})
+    x->device = desc.device;
   if (!out.prequantized) arena.place(out.layout);
   return out;
 }
@@ -57,6 +68,26 @@ TensorView contiguous_f32(const std::array<std::int64_t, 4>& shape) {
   x.shape = shape;
   x.stride = {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1};
   return x;
+}
+
+/// What the quantiser on the GPU needs besides what it writes.
+void lay_out_scratch(const Plan& plan, const OperandRecipes& recipes, CallLayout& call, Arena& arena) {
+  const AttentionDesc& d = plan.desc;
+  std::int64_t bytes = 0;
+  const auto grow = [&](const OperandPlan& x, const quant::OperandRecipe& recipe,
+                        const std::array<std::int64_t, 4>& shape) {
+    if (x.prequantized || x.layout.codes.shape == std::array<std::int64_t, 4>{}) return;
+    bytes = std::max(bytes, cuda::quantize_scratch_bytes(shape, recipe, d.sequences));
+  };
+  grow(plan.q, recipes.q, {d.batch, d.heads_q, d.tokens_q, d.head_dim});
+  grow(plan.k, recipes.k, {d.batch, d.heads_kv, d.tokens_k, d.head_dim});
+  grow(plan.v, recipes.v, {d.batch, d.heads_kv, d.tokens_k, d.head_dim_v});
+  if (call.q_dequantized.shape != std::array<std::int64_t, 4>{}) {
+    const Sequences queries{d.sequences > 0 ? d.sequences : d.batch, d.tokens_q, nullptr};
+    bytes = std::max(bytes, cuda::dequantize_scratch_bytes(queries));
+  }
+  call.scratch = arena.place(bytes);
+  if (d.scheme == Scheme::qattn) call.shared_amax = arena.place(sizeof(float));
 }
 
 }  // namespace
@@ -123,12 +154,15 @@ CallLayout lay_out(Plan& plan) {
   CallLayout call;
   if (shifts_lse(d)) {
     call.q_anchor = contiguous_f32({d.batch, d.heads_q, d.tokens_q, 1});
+    call.q_anchor.device = d.device;
     arena.place(call.q_anchor);
     if (takes_codes(d)) {
       call.q_dequantized = contiguous_f32({d.batch, d.heads_q, d.tokens_q, d.head_dim});
+      call.q_dequantized.device = d.device;
       arena.place(call.q_dequantized);
     }
   }
+  if (d.device == Device::cuda) lay_out_scratch(plan, recipes, call, arena);
   plan.kernel_offset = arena.bytes();
   plan.workspace_bytes = arena.bytes() + plan.kernel_bytes;
   return call;

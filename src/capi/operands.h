@@ -1,5 +1,6 @@
 // The quantiser's orders for the operands of a problem, and where what it writes lies in the workspace.
 #pragma once
+#include "base/sequences.h"
 #include "core/plan.h"
 #include "octet/status.hpp"
 #include "octet/types.hpp"
@@ -20,6 +21,11 @@ OperandRecipes operand_recipes(const AttentionDesc& desc);
 /// scheme's format already, or the scheme is `exact`, which decodes any.
 bool reads_input(const AttentionDesc& desc, DType format);
 
+/// The sequences of a call's queries or keys.
+inline Sequences sequences_of(const AttentionDesc& d, std::int64_t tokens, const std::int32_t* cu_seqlens) {
+  return {d.sequences > 0 ? d.sequences : d.batch, tokens, d.sequences > 0 ? cu_seqlens : nullptr};
+}
+
 /// Whether the scores lack q . mean(K) that the LSE must get back.
 bool shifts_lse(const AttentionDesc& desc);
 
@@ -33,6 +39,9 @@ std::int64_t span_bytes(const TensorView& x);
 struct CallLayout {
   TensorView q_anchor;       ///< softmax_scale * q . mean(K)
   TensorView q_dequantized;  ///< where q comes as codes and its product with K's mean is needed
+  // On a GPU, at these offsets:
+  std::int64_t scratch = 0;      ///< of the quantiser, of one operand at a time
+  std::int64_t shared_amax = 0;  ///< one float: qattn's
 };
 
 /// Completes a plan: the layouts of q, k and v (data pointers hold offsets where octet writes them) and the

@@ -92,6 +92,7 @@ octet_status octet_attention_desc_init(octet_attention_desc* desc, octet_scheme 
     d.tokens_q = q->shape[2], d.tokens_k = k->shape[2];
     d.head_dim = q->shape[3], d.head_dim_v = v->shape[3];
     d.input = static_cast<DType>(q->dtype);
+    d.device = static_cast<Device>(q->device);
     d.recipe = scheme_info(d.scheme).recipe;
     if (d.head_dim < 1)
       return broken("q's dim", d.head_dim, "it must be at least 1", "pass tensors [batch, head, token, dim]");

@@ -9,6 +9,8 @@
 #include "base/parallel.h"
 #include "base/sequences.h"
 #include "base/try.h"
+#include "capi/placed.h"
+#include "capi/prepass_cuda.h"
 #include "capi/v_grid.h"
 #include "numerics/formats.h"
 #include "quant/rows.h"
@@ -42,25 +44,6 @@ float finite_amax(const TensorView& x) {
           if (std::isfinite(a)) amax = std::max(amax, a);
         }
   return amax;
-}
-
-/// A planned tensor at its place in the workspace.
-TensorView placed(TensorView x, void* workspace) {
-  if (x.shape == std::array<std::int64_t, 4>{}) return x;
-  x.data = static_cast<std::byte*>(workspace) + reinterpret_cast<std::uintptr_t>(x.data);
-  return x;
-}
-
-QuantizedTensor placed(QuantizedTensor x, void* workspace) {
-  x.codes = placed(x.codes, workspace);
-  x.scales = placed(x.scales, workspace);
-  x.channel_exponent = placed(x.channel_exponent, workspace);
-  x.mean = placed(x.mean, workspace);
-  return x;
-}
-
-Sequences sequences_of(const AttentionDesc& d, std::int64_t tokens, const std::int32_t* cu_seqlens) {
-  return {d.sequences > 0 ? d.sequences : d.batch, tokens, d.sequences > 0 ? cu_seqlens : nullptr};
 }
 
 enum class Conversion { now, before };
@@ -132,6 +115,7 @@ void fill_q_anchor(const AttentionDesc& d, const TensorView& q, const TensorView
 Result<AttentionArgs> prepare(const Plan& plan, const CallLayout& call, const AttentionArgs& args,
                               Operands which) {
   const AttentionDesc& d = plan.desc;
+  if (d.device == Device::cuda) return prepare_on_device(plan, call, args, which);
   OperandRecipes recipes = operand_recipes(d);
   recipes.k.anchor = args.k_anchor;
   if (d.scheme == Scheme::qattn && !takes_codes(d)) {

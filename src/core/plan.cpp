@@ -43,6 +43,14 @@ Result<Plan> make_plan(const AttentionDesc& desc, const std::string& backend,
   for (const Kernel& kernel : candidates) {
     if (!backend.empty() && kernel.backend != backend) continue;
     known_backend = true;
+    if (kernel.device != desc.device) {
+      // Kernels for another device are not candidates, unless one was asked for by name.
+      if (!backend.empty())
+        plan.refusals.push_back(
+            {kernel_name(kernel.backend, desc), "it computes on " + name_of(kernel.device) +
+                                                    " tensors, and desc.device is " + name_of(desc.device)});
+      continue;
+    }
     if (std::string reason = kernel.refusal(desc); !reason.empty()) {
       plan.refusals.push_back({kernel_name(kernel.backend, desc), std::move(reason)});
       continue;

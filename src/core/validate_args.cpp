@@ -104,6 +104,12 @@ Status check_inputs(const Plan& plan, const AttentionArgs& args) {
 
 Status check_cu_seqlens(const std::string& argument, const std::int32_t* cu, const AttentionDesc& d,
                         std::int64_t tokens) {
+  if (d.sequences > 0 && d.device == Device::cuda) {
+    // note: they lie in device memory, which is not waited for.
+    if (cu) return {};
+    return broken(argument, "NULL", "the plan is for packed sequences",
+                  "pass sequences + 1 token offsets in device memory");
+  }
   if (d.sequences > 0) return validate_cu_seqlens(argument, cu, d.sequences, tokens);
   return must_be_unset(argument, cu, "the plan is for dense tensors",
                        "leave it unset, or plan with the number of sequences");

@@ -41,6 +41,7 @@ Status check_enumerations(const AttentionDesc& d) {
   OCTET_TRY(known(EnumKind::dtype, "output", d.output));
   OCTET_TRY(known(EnumKind::mask, "mask", d.mask));
   OCTET_TRY(known(EnumKind::bias, "bias", d.bias));
+  OCTET_TRY(known(EnumKind::device, "device", d.device));
   OCTET_TRY(known(EnumKind::granularity, "recipe.q", d.recipe.q));
   OCTET_TRY(known(EnumKind::granularity, "recipe.k", d.recipe.k));
   OCTET_TRY(known(EnumKind::granularity, "recipe.v", d.recipe.v));

@@ -27,7 +27,7 @@ struct Products {
 template <class Isa>
 constexpr Products products_of(Operand operand) {
   if (operand == Operand::bf16) return Isa::kHalves;
-  return operand == Operand::f32 ? Isa::kFloats : Isa::kIntegers;
+  return is_float(operand) ? Isa::kFloats : Isa::kIntegers;
 }
 
 constexpr std::int64_t group_elements(Element e) {

@@ -116,9 +116,10 @@ enum class Operand : std::int32_t {
   s8,
   u8,
   f32,
-  bf16,  ///< floats whose numbers bf16 holds (e4m3 too): a kernel may multiply them as such
+  bf16,  ///< floats whose numbers bf16 holds: a kernel may multiply them as such
+  f16,   ///< floats whose numbers f16 holds (e4m3's too): the same
 };
-constexpr bool is_float(Operand o) { return o == Operand::f32 || o == Operand::bf16; }
+constexpr bool is_float(Operand o) { return o != Operand::s8 && o != Operand::u8; }
 
 /// How a row of the output ends.
 enum class Output : std::int32_t { values, one_scale, row_scale };

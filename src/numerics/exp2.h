@@ -81,4 +81,14 @@ OCTET_HD constexpr F32 exp2_linear(F32 x) {
   return T::select(x != x, x, flushed);
 }
 
+/// 2^x of a weight of P: exp2_poly, or what lane L has of its own, within kLaneExp2Error.
+template <class L>
+OCTET_HD constexpr typename L::F32 weight_exp2(typename L::F32 x) {
+  if constexpr (requires { L::exp2(x); })
+    return L::exp2(x);
+  else
+    return exp2_poly(x);
+}
+inline constexpr double kLaneExp2Error = 0x1p-22;
+
 }  // namespace octet

@@ -10,11 +10,12 @@ namespace octet {
 template <class L>
 struct F16Scheme : PlainOperands<L> {
   using F32 = typename L::F32;
+  static constexpr Operand kQk = Operand::f16, kP = Operand::f16, kV = Operand::f16;
 
   static OCTET_HD F16Scheme prepare(const Prepare& p) { return {{p.softmax_scale * kLog2E}}; }
   /// 11 significant bits; a weight below 2^-25 (17.3 nats under the maximum) becomes 0, below 2^-14 it loses
   /// bits.
-  OCTET_HD F32 code(F32 weight) const { return round_to_f16(weight); }
+  OCTET_HD F32 code(F32 weight) const { return weight_f16<L>(weight); }
 };
 
 template <class L>
@@ -26,7 +27,7 @@ struct Bf16Scheme : PlainOperands<L> {
 
   static OCTET_HD Bf16Scheme prepare(const Prepare& p) { return {{p.softmax_scale * kLog2E}}; }
   /// 8 significant bits over the whole range of f32.
-  OCTET_HD F32 code(F32 weight) const { return round_to_bf16(weight); }
+  OCTET_HD F32 code(F32 weight) const { return weight_bf16<L>(weight); }
 };
 
 }  // namespace octet

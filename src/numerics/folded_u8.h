@@ -14,17 +14,17 @@ inline constexpr float kWeightUnit = 255.0f;
 /// The exponential of `int8`: within 2e-7.
 struct AccurateExponential {
   using Mantissa = fixed16::AccurateMantissa;
-  template <class F32>
-  static OCTET_HD F32 exp2(F32 x) {
-    return exp2_poly(x);
+  template <class L>
+  static OCTET_HD typename L::F32 exp2(typename L::F32 x) {
+    return weight_exp2<L>(x);
   }
 };
 
 /// The exponential of `int8_shift`: straight lines between powers of two, up to 6.15 % high, exact at 0.
 struct LinearExponential {
   using Mantissa = fixed16::LinearMantissa;
-  template <class F32>
-  static OCTET_HD F32 exp2(F32 x) {
+  template <class L>
+  static OCTET_HD typename L::F32 exp2(typename L::F32 x) {
     return exp2_linear(x);
   }
 };
@@ -52,7 +52,7 @@ struct FoldedU8 : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s
   /// The same of rows that have seen nothing yet, for kernels that know it.
   OCTET_HD Step first_step(Score peak) const { return Online<L>::of_first_block(peak); }
   OCTET_HD F32 weight(Score score, const Step& step) const {
-    return kWeightUnit * Exponential::exp2(score - step.origin);
+    return kWeightUnit * Exponential::template exp2<L>(score - step.origin);
   }
   /// 0...255: both exponentials are at most 1 for arguments up to 0, and 1 at the block's maximum.
   OCTET_HD I32 code(F32 weight) const { return L::nearest_i32(weight); }

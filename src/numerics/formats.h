@@ -76,6 +76,15 @@ OCTET_HD constexpr F32 round_to_f16(F32 x) {
   return T::select(x != x, x, with_sign_of(finite_or_inf, x));
 }
 
+/// A weight of P as f16. Lanes whose kernels round numbers where they pack them say so, and get it as it is.
+template <class L>
+OCTET_HD constexpr typename L::F32 weight_f16(typename L::F32 x) {
+  if constexpr (requires { L::kPacksHalves; })
+    return x;
+  else
+    return round_to_f16(x);
+}
+
 /// x rounded to bf16 and back. The exponent range is f32's, so rounding is an integer addition that carries
 /// to Inf.
 template <class F32>
@@ -83,6 +92,15 @@ OCTET_HD constexpr F32 round_to_bf16(F32 x) {
   const auto u = bits_of(x);
   const auto rounded = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
   return LaneTraits<F32>::select(x != x, x, float_of(rounded));
+}
+
+/// A weight of P as bf16, likewise.
+template <class L>
+OCTET_HD constexpr typename L::F32 weight_bf16(typename L::F32 x) {
+  if constexpr (requires { L::kPacksHalves; })
+    return x;
+  else
+    return round_to_bf16(x);
 }
 
 /// x rounded to e4m3 and back; saturates at 448, Inf included.

@@ -14,8 +14,8 @@ namespace octet {
 inline constexpr float kFp8Unit = 256.0f;
 
 template <class L>
-struct Fp8Scheme : ScaledOperands<L, Formats{Operand::f32, Operand::f32, Operand::f32, VScale::in_p}> {
-  using Base = ScaledOperands<L, Formats{Operand::f32, Operand::f32, Operand::f32, VScale::in_p}>;
+struct Fp8Scheme : ScaledOperands<L, Formats{Operand::f16, Operand::f16, Operand::f16, VScale::in_p}> {
+  using Base = ScaledOperands<L, Formats{Operand::f16, Operand::f16, Operand::f16, VScale::in_p}>;
   using typename Base::F32, typename Base::Key, typename Base::Row, typename Base::Score,
       typename Base::State, typename Base::Step, typename Base::Sum, typename Base::View;
 
@@ -24,7 +24,7 @@ struct Fp8Scheme : ScaledOperands<L, Formats{Operand::f32, Operand::f32, Operand
     return Online<L>::against_running_maximum(state, peak);
   }
   OCTET_HD F32 weight(Score score, const Step& step) const {
-    return kFp8Unit * exp2_poly(score - step.origin);
+    return kFp8Unit * weight_exp2<L>(score - step.origin);
   }
   OCTET_HD F32 code(F32 weight) const { return round_to_e4m3(weight); }
   OCTET_HD Sum mass(F32 /*weight*/, F32 code, const Key& key) const { return code * key.rv; }
@@ -33,8 +33,8 @@ struct Fp8Scheme : ScaledOperands<L, Formats{Operand::f32, Operand::f32, Operand
 
 template <class L>
 struct Fp8HybridScheme
-    : ScaledOperands<L, Formats{Operand::f32, Operand::f32, Operand::f32, VScale::at_fold}> {
-  using Base = ScaledOperands<L, Formats{Operand::f32, Operand::f32, Operand::f32, VScale::at_fold}>;
+    : ScaledOperands<L, Formats{Operand::f16, Operand::f16, Operand::f16, VScale::at_fold}> {
+  using Base = ScaledOperands<L, Formats{Operand::f16, Operand::f16, Operand::f16, VScale::at_fold}>;
   using typename Base::F32, typename Base::Key, typename Base::Row, typename Base::Score,
       typename Base::State, typename Base::Step, typename Base::Sum, typename Base::View;
 
@@ -43,8 +43,8 @@ struct Fp8HybridScheme
   OCTET_HD Step step(const State& state, Score peak, const View&) const {
     return Online<L>::against_running_maximum(state, peak);
   }
-  OCTET_HD F32 weight(Score score, const Step& step) const { return exp2_poly(score - step.origin); }
-  OCTET_HD F32 code(F32 weight) const { return round_to_f16(weight); }
+  OCTET_HD F32 weight(Score score, const Step& step) const { return weight_exp2<L>(score - step.origin); }
+  OCTET_HD F32 code(F32 weight) const { return weight_f16<L>(weight); }
   OCTET_HD Sum mass(F32 weight, F32 /*code*/, const Key&) const { return weight; }
   OCTET_HD F32 lse(const State& state, const Row&) const { return Online<L>::lse(state, 1); }
 };

@@ -8,8 +8,8 @@
 namespace octet {
 
 template <class L>
-struct Int8Fp8Scheme : ScaledOperands<L, Formats{Operand::s8, Operand::f32, Operand::f32, VScale::at_fold}> {
-  using Base = ScaledOperands<L, Formats{Operand::s8, Operand::f32, Operand::f32, VScale::at_fold}>;
+struct Int8Fp8Scheme : ScaledOperands<L, Formats{Operand::s8, Operand::f16, Operand::f16, VScale::at_fold}> {
+  using Base = ScaledOperands<L, Formats{Operand::s8, Operand::f16, Operand::f16, VScale::at_fold}>;
   using typename Base::F32, typename Base::Key, typename Base::Row, typename Base::Score,
       typename Base::State, typename Base::Step, typename Base::Sum, typename Base::View;
 
@@ -19,7 +19,7 @@ struct Int8Fp8Scheme : ScaledOperands<L, Formats{Operand::s8, Operand::f32, Oper
   }
   /// The weight that stands for 1 is e4m3's largest number: SageAttention2's static scale 1/448 of P.
   OCTET_HD F32 weight(Score score, const Step& step) const {
-    return kE4M3Max * exp2_poly(score - step.origin);
+    return kE4M3Max * weight_exp2<L>(score - step.origin);
   }
   OCTET_HD F32 code(F32 weight) const { return round_to_e4m3(weight); }
   OCTET_HD Sum mass(F32 /*weight*/, F32 code, const Key&) const { return code; }

@@ -26,7 +26,7 @@ struct Int8FullScheme : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Oper
     return Online<L>::against_running_maximum(state, peak);
   }
   OCTET_HD F32 weight(Score score, const Step& step) const {
-    return kInt8FullUnit * exp2_poly(score - step.origin);
+    return kInt8FullUnit * weight_exp2<L>(score - step.origin);
   }
   /// 0...127: the exponential is at most 1. A key more than ln 254 = 5.54 nats under the maximum becomes 0.
   OCTET_HD I32 code(F32 weight) const { return L::nearest_i32(weight); }
@@ -37,8 +37,8 @@ struct Int8FullScheme : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Oper
 };
 
 template <class L>
-struct Int8HalfScheme : ScaledOperands<L, Formats{Operand::s8, Operand::f32, Operand::f32, VScale::at_fold}> {
-  using Base = ScaledOperands<L, Formats{Operand::s8, Operand::f32, Operand::f32, VScale::at_fold}>;
+struct Int8HalfScheme : ScaledOperands<L, Formats{Operand::s8, Operand::f16, Operand::f16, VScale::at_fold}> {
+  using Base = ScaledOperands<L, Formats{Operand::s8, Operand::f16, Operand::f16, VScale::at_fold}>;
   using typename Base::F32, typename Base::Key, typename Base::Row, typename Base::Score,
       typename Base::State, typename Base::Step, typename Base::Sum, typename Base::View;
 
@@ -47,8 +47,8 @@ struct Int8HalfScheme : ScaledOperands<L, Formats{Operand::s8, Operand::f32, Ope
   OCTET_HD Step step(const State& state, Score peak, const View&) const {
     return Online<L>::against_running_maximum(state, peak);
   }
-  OCTET_HD F32 weight(Score score, const Step& step) const { return exp2_poly(score - step.origin); }
-  OCTET_HD F32 code(F32 weight) const { return round_to_f16(weight); }
+  OCTET_HD F32 weight(Score score, const Step& step) const { return weight_exp2<L>(score - step.origin); }
+  OCTET_HD F32 code(F32 weight) const { return weight_f16<L>(weight); }
   OCTET_HD Sum mass(F32 weight, F32 /*code*/, const Key&) const { return weight; }
   OCTET_HD F32 lse(const State& state, const Row&) const { return Online<L>::lse(state, 1); }
 };

@@ -46,7 +46,7 @@ struct PlainOperands {
   OCTET_HD Step step(const State& state, Score peak, const View&) const {
     return Online<L>::against_running_maximum(state, peak);
   }
-  OCTET_HD F32 weight(Score score, const Step& step) const { return exp2_poly(score - step.origin); }
+  OCTET_HD F32 weight(Score score, const Step& step) const { return weight_exp2<L>(score - step.origin); }
   OCTET_HD Sum mass(F32 weight, F32 /*code*/, const Key&) const { return weight; }
   OCTET_HD Out& fold(Out& out, PvAcc pv, const Step& step, const Channel&) const {
     return out = Online<L>::fold(out, pv, step);

@@ -21,7 +21,7 @@ struct QAttnScheme {
   using Bias = F32;
   using State = typename Online<L>::State;
   using Step = typename Online<L>::Step;
-  static constexpr Operand kQk = Operand::s8, kP = Operand::f32, kV = Operand::f32;
+  static constexpr Operand kQk = Operand::s8, kP = Operand::bf16, kV = Operand::bf16;
   static constexpr Output kOutput = Output::one_scale;
   static constexpr bool kUsesRowPeak = false;
   static constexpr bool kRowLanes = true;
@@ -53,8 +53,8 @@ struct QAttnScheme {
   OCTET_HD Step step(const State& state, Score peak, const View&) const {
     return Online<L>::against_running_maximum(state, peak);
   }
-  OCTET_HD F32 weight(Score score, const Step& step) const { return exp2_poly(score - step.origin); }
-  OCTET_HD F32 code(F32 weight) const { return round_to_bf16(weight); }
+  OCTET_HD F32 weight(Score score, const Step& step) const { return weight_exp2<L>(score - step.origin); }
+  OCTET_HD F32 code(F32 weight) const { return weight_bf16<L>(weight); }
   OCTET_HD Sum mass(F32 weight, F32 /*code*/, const Key&) const { return weight; }
   OCTET_HD Out& fold(Out& out, PvAcc pv, const Step& step, const Channel&) const {
     return out = Online<L>::fold(out, pv, step);

@@ -90,11 +90,10 @@ struct ScaledOperands {
   /// Integer |acc| <= 127 * 127 * 256 < 2^22, exact in f32. The scales are multiplied first: their product
   /// leaves f32's range only where the score does.
   OCTET_HD Score score(Acc acc, const View& row, const Key& key, Bias b) const {
-    const F32 octaves_off_zero = number(acc) * (key.scale * row.octaves) + b;
     if constexpr (kVInP)
-      return octaves_off_zero + key.log2_v;
+      return number(acc) * (key.scale * row.octaves) + (b + key.log2_v);
     else
-      return octaves_off_zero;
+      return number(acc) * (key.scale * row.octaves) + b;
   }
 
   /// The channel's scale is 1 unless V's scales vary along key blocks and P does not carry them. Integer |pv|

@@ -17,7 +17,7 @@ namespace {
 constexpr double kLn2F64 = 0.693147180559945309;
 
 // Largest errors of the exponentials and of log2, from numerics/exp2.h.
-constexpr double kExp2Error = 1.01e-7;
+constexpr double kExp2Error = kLaneExp2Error;  // exp2_poly's is 1.01e-7
 constexpr double kLog2Error = 1.2e-7;
 constexpr double kLinearExp2High = 0.06148;  // the chord of 2^x is high by up to 6.148 %
 constexpr double kLinearExp2Grid = 0x1p-24;  // octaves: its argument is rounded to 2^-23

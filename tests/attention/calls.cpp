@@ -43,11 +43,8 @@ Call normal_call(std::int64_t b, std::int64_t heads, std::int64_t m, std::int64_
   return call;
 }
 
-namespace {
-
-/// Plans a call with a scheme, gives it a workspace and calls `work(plan, args)`, which fills o and lse.
-template <class Work>
-Output with_plan(const Call& call, Scheme scheme, Work&& work) {
+Output with_problem(const Call& call, Scheme scheme,
+                    const std::function<Status(const AttentionDesc&, const AttentionArgs&)>& work) {
   Output out;
   out.o = Tensor(call.q.size(0), call.q.size(1), call.q.size(2), call.v.size(3), call.output_layout);
   out.lse = Tensor(call.q.size(0), call.q.size(1), call.q.size(2), 1);
@@ -76,13 +73,23 @@ Output with_plan(const Call& call, Scheme scheme, Work&& work) {
     desc.sequences = static_cast<std::int64_t>(call.cu_q.size()) - 1;
     args.cu_seqlens_q = call.cu_q.data(), args.cu_seqlens_k = call.cu_k.data();
   }
-  Result<AttentionPlan> plan = AttentionPlan::create(desc, call.options.backend);
-  if (!plan.ok()) return out.status = plan.status(), out;
-  Result<Workspace> workspace = Workspace::allocate(plan.value().workspace_bytes());
-  if (!workspace.ok()) return out.status = workspace.status(), out;
-  args.workspace = workspace.value().data(), args.workspace_bytes = workspace.value().bytes();
-  out.status = work(plan.value(), args);
+  out.status = work(desc, args);
   return out;
+}
+
+namespace {
+
+/// Plans a call with a scheme, gives it a workspace and calls `work(plan, args)`, which fills o and lse.
+template <class Work>
+Output with_plan(const Call& call, Scheme scheme, Work&& work) {
+  return with_problem(call, scheme, [&](const AttentionDesc& desc, AttentionArgs args) -> Status {
+    Result<AttentionPlan> plan = AttentionPlan::create(desc, call.options.backend);
+    if (!plan.ok()) return plan.status();
+    Result<Workspace> workspace = Workspace::allocate(plan.value().workspace_bytes());
+    if (!workspace.ok()) return workspace.status();
+    args.workspace = workspace.value().data(), args.workspace_bytes = workspace.value().bytes();
+    return work(plan.value(), args);
+  });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "octet/octet.hpp"
@@ -70,6 +71,10 @@ struct Output {
 /// Self-attention on N(0, 1) numbers, softmax_scale 1 / sqrt(d).
 Call normal_call(std::int64_t b, std::int64_t heads, std::int64_t m, std::int64_t n, std::int64_t d,
                  std::uint64_t seed = 1);
+
+/// The problem and the data of a call with a scheme, without a workspace; `work` fills o and lse.
+Output with_problem(const Call& call, Scheme scheme,
+                    const std::function<Status(const AttentionDesc&, const AttentionArgs&)>& work);
 
 /// Runs a call with a scheme: plan, workspace, pre-pass, kernel.
 Output run(const Call& call, Scheme scheme);

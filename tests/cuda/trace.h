@@ -37,7 +37,7 @@ OCTET_HD std::uint32_t word_of(std::int8_t x) { return as_unsigned(std::int32_t{
 template <class S>
 OCTET_HD typename S::Acc made_up_acc(std::uint64_t seed, std::uint32_t j) {
   const float centred = random_unit(seed, 3 * j) + random_unit(seed, 3 * j + 1) - 1.0f;
-  if constexpr (S::kQk == Operand::f32) {
+  if constexpr (is_float(S::kQk)) {
     return centred * 30.0f;
   } else {
     return static_cast<std::int32_t>(centred * 200000.0f);

@@ -71,6 +71,22 @@ Json scheme_json(const octet_scheme_info& s) {
   return json;
 }
 
+/// Why the CUDA backend computes nothing here; empty: it does.
+std::string gpu_refusal() {
+  TensorView q = view_bhsd(nullptr, DType::f32, {1, 1, 1, 64});
+  q.device = Device::cuda;
+  const Result<AttentionDesc> desc = describe(Scheme::int8, q, q, q);
+  if (!desc.ok()) return std::string(desc.status().message());
+  const Result<AttentionPlan> plan = AttentionPlan::create(desc.value(), "mma");
+  if (plan.ok()) return {};
+  // Of the sentence about the plan, what its kernel said.
+  const std::string text(plan.status().message());
+  const std::string before = "/none: ", after = ");";
+  const std::size_t begin = text.find(before), end = text.rfind(after);
+  if (begin == std::string::npos || end == std::string::npos) return text;
+  return text.substr(begin + before.size(), end - begin - before.size());
+}
+
 Json document() {
   const Machine machine = this_machine();
   Json json;
@@ -80,7 +96,8 @@ Json document() {
                  {"features", machine.features},
                  {"processors", machine.processors},
                  {"memory_bytes", machine.memory_bytes}};
-  json["gpus"] = Json::array();  // note: no backend of this list reaches one
+  json["gpus"] = Json::array();
+  if (gpu_refusal().empty()) json["gpus"].push_back({{"backend", "mma"}});
   json["backends"] = all_backends();
   json["schemes"] = Json::array();
   for (const octet_scheme_info& s : all_schemes()) json["schemes"].push_back(scheme_json(s));
@@ -94,7 +111,9 @@ std::string machine_text() {
       fmt::format("cpu       {} ({}), {} processor{}, {}\n", machine.cpu, machine.architecture,
                   machine.processors, machine.processors == 1 ? "" : "s", bytes_text(machine.memory_bytes));
   text += fmt::format("features  {}\n", joined(machine.features, " "));
-  text += "gpus      none: this build has no GPU backend\n";
+  const std::string refusal = gpu_refusal();
+  text +=
+      fmt::format("gpu       {}\n", refusal.empty() ? "the current CUDA device (mma)" : "none: " + refusal);
   return text + fmt::format("backends  {} (tried in this order)\n", joined(all_backends(), ", "));
 }
 

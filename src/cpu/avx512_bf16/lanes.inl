@@ -9,9 +9,9 @@ namespace octet::cpu {
 namespace {
 
 struct Isa512Bf16 : Isa512 {
-  /// Schemes with a product of such operands; others are the same on avx512_vnni.
+  /// Schemes whose products are of such operands; others are the same on avx512_vnni.
   template <class S>
-  static constexpr bool kHas = S::kQk == Operand::bf16 || S::kP == Operand::bf16;
+  static constexpr bool kHas = S::kQk == Operand::bf16;
   static constexpr Products kHalves{Element::bf16,
                                     Element::bf16,
                                     Element::bf16,

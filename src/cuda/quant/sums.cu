@@ -257,8 +257,8 @@ struct UnitPlace {
 };
 
 __global__ __launch_bounds__(kThreads, 1) void finish_mean(const __grid_constant__ RowReading r,
-                                                        const __grid_constant__ Leaves leaves,
-                                                        const __grid_constant__ TensorView mean) {
+                                                           const __grid_constant__ Leaves leaves,
+                                                           const __grid_constant__ TensorView mean) {
   __shared__ float parts[kMeanParts][kMeanChannels];
   const std::uint32_t per_unit = (static_cast<std::uint32_t>(r.dim) + kMeanChannels - 1) / kMeanChannels;
   const UnitPlace at(r, blockIdx.x / per_unit);
@@ -373,9 +373,11 @@ __device__ void write_exponents(const RowReading& r, const UnitPlace& at, const 
 }
 
 /// A block a sequence and head: its threads are channels, and parts of the sequence beside each other.
-__global__ __launch_bounds__(kExponentThreads, 1) void finish_exponents(
-    const __grid_constant__ RowReading r, const __grid_constant__ Leaves leaves, std::uint32_t* again,
-    const __grid_constant__ TensorView exponent) {
+__global__ __launch_bounds__(kExponentThreads,
+                             1) void finish_exponents(const __grid_constant__ RowReading r,
+                                                      const __grid_constant__ Leaves leaves,
+                                                      std::uint32_t* again,
+                                                      const __grid_constant__ TensorView exponent) {
   __shared__ float sums[kExponentThreads];
   __shared__ std::uint32_t least[kExponentThreads], most[kExponentThreads];
   __shared__ std::int64_t orders[kWarp];

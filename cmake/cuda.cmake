@@ -1,0 +1,84 @@
+# The CUDA backend: its kernels are templates of a scheme and a tile, instantiated one unit a scheme.
+
+# sm_86 runs the code of sm_80.
+set(OCTET_CUDA_ARCHITECTURES "80-real;89-real;90-real;80-virtual;89-virtual" CACHE STRING
+    "What the CUDA sources are compiled for; newer GPUs take the PTX")
+
+# Writes <scheme>.cu and <scheme>_pack.cu for each fused scheme whose operands the matrix units have, and the table kernels_of(). What packs
+# makes constants and is rounded as on the host; where rows are computed a multiplication and an addition may be one instruction, which changes
+# no integer.
+function(octet_generate_cuda out_var)
+  set(_generated)
+  set(_declarations "")
+  set(_cases "")
+  foreach(_row IN LISTS OCTET_INSTANCES)
+    octet_split_instance("${_row}")
+    # f32: the matrix units round its operands to 10 bits. int4: its codes arrive as s8 numbers, and the arithmetic is int8's.
+    if(NOT _kind STREQUAL "fused" OR _scheme STREQUAL "f32" OR _scheme STREQUAL "int4")
+      continue()
+    endif()
+    set(_file "${CMAKE_CURRENT_BINARY_DIR}/cuda/${_scheme}.cu")
+    file(CONFIGURE OUTPUT "${_file}" CONTENT
+"// Generated from cmake/instances.cmake: scheme ${_scheme} on the mma.sync kernels.
+#include \"${_header}\"
+#include \"cuda/mma/launch.cuh\"
+namespace octet::cuda::mma {
+int pack_${_scheme}(const Call&, int, const Grid&, void*);
+extern const Kernels kKernels_${_scheme};
+const Kernels kKernels_${_scheme} = Launches<${_template}<DeviceLane>>::table(pack_${_scheme});
+}
+" @ONLY)
+    if(NOT _scheme MATCHES "^(integer|qflash)$")  # whose only floats are the LSE's, of which the bits are promised too
+      set_source_files_properties("${_file}" PROPERTIES COMPILE_OPTIONS "-fmad=true")
+    endif()
+    set(_pack_file "${CMAKE_CURRENT_BINARY_DIR}/cuda/${_scheme}_pack.cu")
+    file(CONFIGURE OUTPUT "${_pack_file}" CONTENT
+"// Generated from cmake/instances.cmake: packing of scheme ${_scheme}.
+#include \"${_header}\"
+#include \"cuda/mma/launch_pack.cuh\"
+namespace octet::cuda::mma {
+int pack_${_scheme}(const Call& call, int tile, const Grid& grid, void* stream);
+int pack_${_scheme}(const Call& call, int tile, const Grid& grid, void* stream) {
+  return launch_pack<${_template}<ScalarLane>>(call, tile, grid, stream);
+}
+}
+" @ONLY)
+    list(APPEND _generated "${_file}" "${_pack_file}")
+    string(APPEND _declarations "extern const Kernels kKernels_${_scheme};\n")
+    string(APPEND _cases "    case Scheme::${_scheme}: return &kKernels_${_scheme};\n")
+  endforeach()
+  set(_table "${CMAKE_CURRENT_BINARY_DIR}/cuda/schemes.cu")
+  file(CONFIGURE OUTPUT "${_table}" CONTENT
+"// Generated from cmake/instances.cmake: the kernels of each scheme.
+#include \"cuda/mma/launch.h\"
+namespace octet::cuda::mma {
+${_declarations}
+const Kernels* kernels_of(Scheme scheme) {
+  switch (scheme) {
+${_cases}    case Scheme::int4: return &kKernels_int8;
+    default: return nullptr;
+  }
+}
+}
+" @ONLY)
+  list(APPEND _generated "${_table}")
+  set(${out_var} "${_generated}" PARENT_SCOPE)
+endfunction()
+
+# Flags of every target with device code. -std as a plain option: CMake 3.25 knows no C++20 flag for this nvcc.
+# -Wno-restrict: as in flags.cmake. -fmad=false, unless a source says otherwise: a multiplication and an addition are two roundings on the host too.
+function(octet_cuda_flags target)
+  get_target_property(_sources ${target} SOURCES)
+  set_target_properties(${target} PROPERTIES CUDA_STANDARD_REQUIRED OFF CUDA_ARCHITECTURES "${OCTET_CUDA_ARCHITECTURES}"
+    POSITION_INDEPENDENT_CODE ON CUDA_VISIBILITY_PRESET hidden)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -Werror=all-warnings>
+    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xcompiler -ffp-contract=off,-Wno-restrict>")
+  foreach(_source IN LISTS _sources)
+    get_source_file_property(_options ${_source} COMPILE_OPTIONS)
+    if(NOT _options MATCHES "-fmad")
+      set_property(SOURCE ${_source} APPEND PROPERTY COMPILE_OPTIONS -fmad=false)
+    endif()
+  endforeach()
+endfunction()

@@ -1,0 +1,66 @@
+#include "capi/prepass_cuda.h"
+
+#include <array>
+
+#include "base/try.h"
+#include "capi/placed.h"
+#include "cuda/quant/quantize.h"
+
+namespace octet::capi {
+namespace {
+
+bool is_made(const OperandPlan& x) {
+  return !x.prequantized && x.layout.codes.shape != std::array<std::int64_t, 4>{};
+}
+
+}  // namespace
+
+Result<AttentionArgs> prepare_on_device(const Plan& plan, const CallLayout& call, const AttentionArgs& args,
+                                        Operands which) {
+  const AttentionDesc& d = plan.desc;
+  OperandRecipes recipes = operand_recipes(d);
+  recipes.k.anchor = args.k_anchor;
+  auto* workspace = static_cast<std::byte*>(args.workspace);
+  void* scratch = workspace + call.scratch;
+  cuda::DeviceWords words;
+  if (d.scheme == Scheme::qattn && !takes_codes(d)) {
+    if (which != Operands::all) {
+      return Status{Code::unsupported,
+                    "scheme qattn scales q, k and v by their one largest element, so plain k and v cannot be "
+                    "packed without q; pass codes, or call octet_attend"};
+    }
+    auto* amax = reinterpret_cast<float*>(workspace + call.shared_amax);
+    const std::array<TensorView, 3> all{args.q.codes, args.k.codes, args.v.codes};
+    OCTET_TRY(cuda::finite_amax(all, amax, args.stream));
+    words.shared_amax = amax;
+  }
+  const Sequences queries = sequences_of(d, d.tokens_q, args.cu_seqlens_q);
+  const Sequences keys = sequences_of(d, d.tokens_k, args.cu_seqlens_k);
+  AttentionArgs ready = args;
+  const auto convert = [&](QuantizedTensor& x, const OperandPlan& planned, const quant::OperandRecipe& recipe,
+                           const Sequences& sequences, bool now) -> Status {
+    if (!is_made(planned)) return {};
+    const QuantizedTensor out = placed(planned.layout, args.workspace);
+    if (now) OCTET_TRY(cuda::quantize(x.codes, sequences, recipe, out, scratch, args.stream, words));
+    x = out;
+    return {};
+  };
+  const bool makes_keys = which != Operands::queries;
+  OCTET_TRY(convert(ready.k, plan.k, recipes.k, keys, makes_keys));
+  OCTET_TRY(convert(ready.v, plan.v, recipes.v, keys, makes_keys));
+  if (which == Operands::keys) return ready;
+  OCTET_TRY(convert(ready.q, plan.q, recipes.q, queries, true));
+  // note: without keys there is no mean, and every LSE is -inf whatever is added to it.
+  if (!shifts_lse(d) || d.tokens_k == 0 || d.tokens_q == 0) return ready;
+
+  ready.q_anchor = placed(call.q_anchor, args.workspace);
+  TensorView q = args.q.codes;
+  if (takes_codes(d)) {
+    q = placed(call.q_dequantized, args.workspace);
+    OCTET_TRY(cuda::dequantize(args.q, queries, q, scratch, args.stream));
+  }
+  OCTET_TRY(cuda::fill_q_anchor(q, queries, ready.k.mean, d.softmax_scale, ready.q_anchor, args.stream));
+  return ready;
+}
+
+}  // namespace octet::capi

@@ -1,0 +1,39 @@
+// The CUDA backend of a library that was built without nvcc: it refuses everything.
+#include "cuda/cuda.h"
+#include "cuda/quant/quantize.h"
+
+namespace octet::cuda {
+
+std::string refusal(const AttentionDesc&) {
+  return "this library was built without CUDA; configure with OCTET_CUDA=ON where nvcc is installed";
+}
+std::int64_t workspace_bytes(const AttentionDesc&) { return 0; }
+Status attend(const AttentionDesc& desc, const AttentionArgs&) { return {Code::unsupported, refusal(desc)}; }
+Status pack(const AttentionDesc& desc, const AttentionArgs&) { return {Code::unsupported, refusal(desc)}; }
+Status attend_packed(const AttentionDesc& desc, const AttentionArgs&) {
+  return {Code::unsupported, refusal(desc)};
+}
+
+// The quantiser: no plan of this library computes on a device, so none of these is called.
+namespace {
+Status absent() { return {Code::unsupported, refusal({})}; }
+}  // namespace
+std::int64_t quantize_scratch_bytes(const std::array<std::int64_t, 4>&, const quant::OperandRecipe&,
+                                    std::int64_t) {
+  return 0;
+}
+std::int64_t dequantize_scratch_bytes(const Sequences&) { return 0; }
+Status quantize(const TensorView&, const Sequences&, const quant::OperandRecipe&, const QuantizedTensor&,
+                void*, void*, const DeviceWords&) {
+  return absent();
+}
+Status dequantize(const QuantizedTensor&, const Sequences&, const TensorView&, void*, void*) {
+  return absent();
+}
+Status finite_amax(std::span<const TensorView>, float*, void*) { return absent(); }
+Status fill_q_anchor(const TensorView&, const Sequences&, const TensorView&, float, const TensorView&,
+                     void*) {
+  return absent();
+}
+
+}  // namespace octet::cuda

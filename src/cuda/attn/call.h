@@ -1,0 +1,64 @@
+// A call as kernels see it: plain values, given to every kernel of the call in its parameters.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "numerics/contract.h"
+#include "octet/types.hpp"
+
+namespace octet::cuda {
+
+/// A tensor in device memory; strides in elements.
+struct DeviceTensor {
+  void* data = nullptr;
+  std::int64_t stride[4] = {};
+  DType dtype = DType::f32;
+};
+
+/// An operand with what makes numbers of its codes; scales.data null: none.
+struct DeviceOperand {
+  DeviceTensor codes, scales, exponent;
+  std::int32_t dim = 0;  ///< of the codes
+  std::int32_t tokens_per_scale = 0, channels_per_scale = 0;
+};
+
+/// The token ranges of queries or keys. Dense: sequence s is batch entry s. Packed: tokens [cu_seqlens[s],
+/// cu_seqlens[s + 1]) of batch entry 0, the offsets in device memory.
+struct DeviceSequences {
+  const std::int32_t* cu_seqlens = nullptr;
+  std::int32_t tokens = 0, count = 0;
+};
+
+/// K and V as the attention kernels read them, of every head and key block; written by pack (mma/pack.cuh).
+/// A sequence's first key block is number cu_seqlens[s] / key_block + s, or s * ceil(tokens / key_block):
+/// an upper bound of the blocks before it that needs no running sum.
+struct PackedKeys {
+  std::byte* k = nullptr;       ///< [head][block][key][dim]: null where kernels read the caller's
+  std::byte* v = nullptr;       ///< [head][block][channel][slot], in key order (tile/key_order.h)
+  std::byte* keys = nullptr;    ///< [head][block][key] constants of keys, the scheme's Key
+  std::byte* blocks = nullptr;  ///< [head][block] constants of blocks, the scheme's Block
+  float* table = nullptr;       ///< the scheme's table
+  std::int32_t blocks_per_head = 0;
+};
+
+struct DeviceBias {
+  DeviceTensor tensor;  ///< strides 0 where an axis is broadcast
+  AttentionDesc::Bias kind = AttentionDesc::Bias::none;
+};
+
+struct Call {
+  Prepare prepare;                      ///< its scales are read on the device: below
+  bool tensor_scales[3] = {};           ///< of q, k, v: whether the one scale goes into prepare
+  std::int32_t heads_q = 1, group = 1;  ///< group: query heads a key head
+  std::int32_t dim_v = 0;
+  std::int32_t key_block = 128;
+  Mask mask = Mask::none;
+  std::int32_t window_left = -1, window_right = -1;
+  DeviceSequences queries, keys;
+  DeviceOperand q, k, v;
+  DeviceBias bias;
+  DeviceTensor o, o_scale, lse, q_anchor;  ///< data null: not wanted
+  PackedKeys packed;
+};
+
+}  // namespace octet::cuda

@@ -1,0 +1,117 @@
+// One head of one sequence of an operand: codes as the products take them, scales and exponents.
+#pragma once
+#include <cstdint>
+
+#include "cuda/attn/call.h"
+#include "cuda/attn/sequence.cuh"
+#include "numerics/formats.h"
+
+namespace octet::cuda::attn {
+
+/// What a product holds an operand's element in.
+template <Operand kOperand>
+struct Element {
+  static_assert(kOperand != Operand::f32, "the matrix units have no f32");
+  static constexpr int kBytes = is_float(kOperand) ? 2 : 1;
+  using Type = std::conditional_t<kBytes == 2, std::uint16_t, std::uint8_t>;
+};
+
+/// A number of a plain or coded tensor, exactly.
+__device__ __forceinline__ float number_at(const DeviceTensor& x, std::int64_t offset) {
+  switch (x.dtype) {
+    case DType::f32:
+      return static_cast<const float*>(x.data)[offset];
+    case DType::f16:
+      return f32_from_f16(static_cast<const std::uint16_t*>(x.data)[offset]);
+    case DType::bf16:
+      return f32_from_bf16(static_cast<const std::uint16_t*>(x.data)[offset]);
+    case DType::e4m3:
+      return f32_from_e4m3(static_cast<const std::uint8_t*>(x.data)[offset]);
+    case DType::s8:
+      return static_cast<const std::int8_t*>(x.data)[offset];
+    case DType::s4: {
+      const std::uint8_t pair = static_cast<const std::uint8_t*>(x.data)[offset >> 1];
+      return static_cast<float>((offset & 1) ? s4_high(pair) : s4_low(pair));
+    }
+    default:
+      return 0;
+  }
+}
+
+/// Elements that are read and written together.
+template <Operand kOperand, int kBytes>
+struct Elements {
+  static constexpr int kCount = kBytes / Element<kOperand>::kBytes;
+  typename Element<kOperand>::Type of[kCount];
+};
+
+/// A number in an element of a product, which holds it exactly.
+template <Operand kOperand>
+__device__ __forceinline__ typename Element<kOperand>::Type element_of(float number) {
+  if constexpr (kOperand == Operand::f16)
+    return f16_from_f32(number);
+  else if constexpr (kOperand == Operand::bf16)
+    return bf16_from_f32(number);
+  else
+    return static_cast<std::uint8_t>(static_cast<std::int8_t>(static_cast<std::int32_t>(number)));
+}
+
+/// The dtype whose elements are those of a product.
+template <Operand kOperand>
+__device__ __forceinline__ constexpr DType native_dtype() {
+  return kOperand == Operand::f16 ? DType::f16 : kOperand == Operand::bf16 ? DType::bf16 : DType::s8;
+}
+
+class HeadOperand {
+ public:
+  __device__ HeadOperand(const DeviceOperand& x, const DeviceSequences& sequences, const Sequence& sequence,
+                         std::int32_t head)
+      : x_(x),
+        base_(sequence.batch * x.codes.stride[0] + head * x.codes.stride[1] +
+              sequence.begin * x.codes.stride[2]),
+        scale_base_(0),
+        exponent_base_(0) {
+    if (x.scales.data)
+      scale_base_ = sequence.batch * x.scales.stride[0] + head * x.scales.stride[1] +
+                    first_scale_group(sequences, sequence.index, x.tokens_per_scale) * x.scales.stride[2];
+    if (x.exponent.data)
+      exponent_base_ = sequence.batch * x.exponent.stride[0] + head * x.exponent.stride[1] +
+                       (sequences.cu_seqlens ? sequence.index : 0) * x.exponent.stride[2];
+  }
+
+  /// The element of a token and channel in the tensor.
+  __device__ std::int64_t offset(std::int32_t token, std::int32_t channel) const {
+    return base_ + token * x_.codes.stride[2] + channel * x_.codes.stride[3];
+  }
+  __device__ float number(std::int32_t token, std::int32_t channel) const {
+    return number_at(x_.codes, offset(token, channel));
+  }
+  /// Scale of a token that holds for all its channels; 1 where the operand has no scales.
+  __device__ float token_scale(std::int32_t token) const { return x_.scales.data ? scale(token, 0) : 1.0f; }
+  __device__ float scale(std::int32_t token, std::int32_t channel) const {
+    const std::int32_t t = x_.tokens_per_scale ? token / x_.tokens_per_scale : 0;
+    const std::int32_t c = x_.channels_per_scale ? channel / x_.channels_per_scale : 0;
+    return static_cast<const float*>(
+        x_.scales.data)[scale_base_ + t * x_.scales.stride[2] + c * x_.scales.stride[3]];
+  }
+  __device__ std::int32_t exponent(std::int32_t channel) const {
+    if (!x_.exponent.data) return 0;
+    return static_cast<const std::int32_t*>(
+        x_.exponent.data)[exponent_base_ + channel * x_.exponent.stride[3]];
+  }
+  __device__ bool has_scales() const { return x_.scales.data != nullptr; }
+  __device__ bool scales_vary_by_token() const { return x_.scales.data && x_.tokens_per_scale > 0; }
+  __device__ bool scales_vary_by_channel() const { return x_.scales.data && x_.channels_per_scale > 0; }
+  /// Whether P carries its scales, as V of a scheme that can.
+  template <class S>
+  __device__ bool scales_in_p() const {
+    return carries_v<S>() && scales_vary_by_token() && !scales_vary_by_channel();
+  }
+  __device__ const DeviceOperand& operand() const { return x_; }
+
+ private:
+  const DeviceOperand& x_;
+  std::int64_t base_, scale_base_, exponent_base_;
+};
+
+}  // namespace octet::cuda::attn

@@ -1,0 +1,276 @@
+// The softmax of one key block, on accumulator fragments: the middle of the contract (numerics/contract.h),
+// from accumulators to codes of P that lie as the second product wants them. The same for mma.sync and wgmma.
+//
+// A lane has two rows of its warp's sixteen, g = lane / 4 and g + 8, and of each tile of eight keys the
+// columns 2 t and 2 t + 1, t = lane % 4: numbers 0 and 1 of a fragment are of the first row, 2 and 3 of the
+// second.
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/attn/visibility.cuh"
+#include "cuda/tile/quad.cuh"
+#include "numerics/contract.h"
+
+namespace octet::cuda::attn {
+
+inline constexpr int kRowsALane = 2;
+
+/// What a lane keeps of one of its rows. The lanes of a quad hold the same.
+template <class S>
+struct LaneRow {
+  typename S::Row row;
+  typename S::State state{};
+  typename S::Step step;
+  std::int32_t token;  ///< within the sequence
+  KeyRange visible;    ///< by causality and window
+  bool sees = true;    ///< any key of the block at hand
+  // note: a number and not a flag, after whose first change the compiler would have a copy of the whole loop.
+  std::int32_t blocks_seen = 0;
+  __device__ __forceinline__ bool saw() const { return blocks_seen > 0; }  ///< any key so far
+};
+
+/// Codes of P of a lane as words of operand A, in steps of 32 bytes of the summed axis.
+template <class S, int kTiles>
+struct PWords {
+  static constexpr int kBytes = is_float(S::kP) ? 2 : 1;
+  static constexpr int kSteps = kTiles * 8 * kBytes / 32;
+  std::uint32_t word[kSteps][4];
+};
+
+/// Which numbers of a lane's fragments belong to hidden keys, a bit each; none by default.
+struct Hidden {
+  std::uint64_t bits = 0;
+  __device__ __forceinline__ bool at(int tile, int e) const { return (bits >> (tile * 4 + e) & 1) != 0; }
+};
+
+/// Bits of the keys that causality, a window or the block's end hide; says which rows see one. The block's
+/// keys are numbers begin ... begin + keys - 1 of the sequence.
+template <class S, int kTiles>
+__device__ __forceinline__ Hidden hidden_by_range(std::int32_t begin, std::int32_t keys,
+                                                  LaneRow<S> (&rows)[kRowsALane]) {
+  static_assert(kTiles <= 16, "one bit a number of a fragment says whether its key is hidden");
+  // Tiles before number n, four bits each.
+  const auto tiles_before = [](int n) {
+    return n >= 16 ? ~std::uint64_t{0} : (std::uint64_t{1} << (4 * max(n, 0))) - 1;
+  };
+  constexpr std::uint64_t kOneATile = 0x1111111111111111;
+  std::uint64_t visible = 0;
+#pragma unroll
+  for (int r = 0; r < kRowsALane; ++r) {
+    const std::int32_t first = max(rows[r].visible.begin - begin, 0);
+    const std::int32_t end = min(rows[r].visible.end - begin, keys);
+    rows[r].sees = first < end;
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      // The lane's columns are 8 i + column: those from `first` on begin at tile ceil((first - column) / 8).
+      const int column = static_cast<int>(threadIdx.x % 4) * 2 + c;
+      const std::uint64_t of_column =
+          tiles_before((end - column + 7) >> 3) & ~tiles_before((first - column + 7) >> 3);
+      visible |= (of_column & kOneATile) << (2 * r + c);
+    }
+  }
+  return {~visible};
+}
+
+/// What a bias adds to the scores of a block, and the keys that it hides: made in a loop that is not
+/// unrolled, for what it asks of each key is long.
+template <class S, int kTiles>
+struct BlockBias {
+  Hidden hidden;
+  typename S::Bias
+      of[kTiles * 4];  ///< in local memory, for it is written in a loop; anything for hidden keys
+
+  __device__ __forceinline__ BlockBias(const S& scheme, const HeadBias& bias, std::int32_t begin,
+                                       std::int32_t keys, LaneRow<S> (&rows)[kRowsALane])
+      : hidden(hidden_by_range<S, kTiles>(begin, keys, rows)) {
+    bool any[kRowsALane] = {};
+#pragma unroll 1
+    for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if (hidden.at(i, e)) continue;
+        const std::int32_t j = begin + i * 8 + static_cast<int>(threadIdx.x % 4) * 2 + (e & 1);
+        const float b = bias.at(rows[e >> 1].token, j);
+        const bool hides = b == kMinusInfinity;
+        of[i * 4 + e] = scheme.bias(hides ? 0 : b);
+        hidden.bits |= static_cast<std::uint64_t>(hides) << (i * 4 + e);
+        any[e >> 1] |= !hides;
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r)
+      rows[r].sees = tile::over_quad(std::int32_t{any[r]}, tile::Larger{}) != 0;
+  }
+};
+
+template <class S, int kTiles>
+class BlockSoftmax {
+ public:
+  using Acc = typename S::Acc;
+  using Score = typename S::Score;
+  using Key = typename S::Key;
+
+  /// Views and scores of a block. bias_of(i, e): what is added to a score.
+  template <class BiasOf>
+  static __device__ __forceinline__ void score(const S& scheme, const Acc (&acc)[kTiles][4], const Key* keys,
+                                               const typename S::Block& block,
+                                               const LaneRow<S> (&rows)[kRowsALane],
+                                               typename S::View (&view)[kRowsALane],
+                                               Score (&score)[kTiles][4], const BiasOf& bias_of) {
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) {
+      Acc row_peak{};
+      if constexpr (S::kUsesRowPeak) row_peak = largest(acc, r);
+      view[r] = scheme.view(rows[r].row, block, row_peak);
+    }
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        score[i][e] = scheme.score(acc[i][e], view[e >> 1], keys[i * 8 + column() + (e & 1)], bias_of(i, e));
+    }
+  }
+
+  /// Accumulators or scores of hidden keys are the least there is: no row's largest, and a float so small
+  /// weighs nothing.
+  template <class T>
+  static __device__ __forceinline__ void hide(T (&x)[kTiles][4], const Hidden& hidden) {
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) x[i][e] = hidden.at(i, e) ? least(T{}) : x[i][e];
+    }
+  }
+
+  /// From scores to each row's step and state, and p. keys: constants of the block's keys, in shared memory.
+  /// padding: keys that the block lacks.
+  static __device__ __forceinline__ void run(const S& scheme, const Score (&score)[kTiles][4],
+                                             const Key* keys, const typename S::View (&view)[kRowsALane],
+                                             LaneRow<S> (&rows)[kRowsALane], PWords<S, kTiles>& p,
+                                             const Hidden& hidden, std::int32_t padding) {
+    typename S::Sum sum[kRowsALane] = {};
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r)
+      rows[r].step = scheme.step(rows[r].state, largest(score, r), view[r]);
+    weigh(scheme, score, keys, rows, p, hidden, sum);
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) {
+      sum[r] = tile::over_quad(sum[r], tile::Sum{});
+      if constexpr (requires { scheme.padding_mass(rows[r].step); })
+        sum[r] += scheme.padding_mass(rows[r].step) * padding;
+      if (!rows[r].sees) continue;
+      rows[r].state = scheme.absorb(rows[r].state, rows[r].step, sum[r]);
+      ++rows[r].blocks_seen;
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ int column() { return static_cast<int>(threadIdx.x % 4) * 2; }
+
+  static __device__ __forceinline__ float least(float) { return kMinusInfinity; }
+  static __device__ __forceinline__ std::int32_t least(std::int32_t) { return -2147483647 - 1; }
+
+  // note: NaN does not win, and need not: it comes to its row with the weights.
+  static __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); }
+  static __device__ __forceinline__ std::int32_t larger(std::int32_t a, std::int32_t b) { return max(a, b); }
+
+  /// The largest number of row r; hidden ones are the least.
+  template <class T>
+  static __device__ __forceinline__ T largest(const T (&x)[kTiles][4], int r) {
+    T peak = least(T{});
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) peak = larger(peak, x[i][2 * r + c]);
+    }
+    return tile::over_quad(peak, [](T a, T b) { return larger(a, b); });
+  }
+
+  /// Codes and masses.
+  static __device__ __forceinline__ void weigh(const S& scheme, const Score (&score)[kTiles][4],
+                                               const Key* keys, const LaneRow<S> (&rows)[kRowsALane],
+                                               PWords<S, kTiles>& p, const Hidden& hidden,
+                                               typename S::Sum (&sum)[kRowsALane]) {
+    std::uint32_t terms[kRowsALane] = {};  // of masses that are integers
+    int count = 0;
+#pragma unroll
+    for (int i = 0; i < kTiles; i += 2) {
+      decltype(scheme.code(scheme.weight(Score{}, rows[0].step))) code[2][4] = {};
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          // A float score of -inf weighs nothing by itself.
+          if (!std::is_same_v<Score, float> && hidden.at(i + half, e)) continue;
+          const auto weight = scheme.weight(score[i + half][e], rows[e >> 1].step);
+          code[half][e] = scheme.code(weight);
+          const auto mass = scheme.mass(weight, code[half][e], keys[(i + half) * 8 + column() + (e & 1)]);
+          if constexpr (requires { S::kMassTerms; })
+            terms[e >> 1] += static_cast<std::uint32_t>(mass);
+          else
+            sum[e >> 1] += mass;
+        }
+      }
+      if constexpr (requires { S::kMassTerms; }) {
+        count += 4;
+        if (count == S::kMassTerms || i + 2 == kTiles) {
+          add_terms(sum, terms);
+          count = 0;
+        }
+      }
+      put(p, i, code);
+    }
+  }
+
+  static __device__ __forceinline__ void add_terms(std::int64_t (&sum)[kRowsALane],
+                                                   std::uint32_t (&terms)[kRowsALane]) {
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) sum[r] += terms[r], terms[r] = 0;
+  }
+  static __device__ __forceinline__ void add_terms(std::int32_t (&sum)[kRowsALane],
+                                                   std::uint32_t (&terms)[kRowsALane]) {
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) sum[r] += as_signed(terms[r]), terms[r] = 0;
+  }
+  static __device__ __forceinline__ void add_terms(float (&)[kRowsALane], std::uint32_t (&)[kRowsALane]) {}
+
+  /// Tiles i and i + 1: four codes of one byte a word, or two of two bytes.
+  static __device__ __forceinline__ void put(PWords<S, kTiles>& p, int i, const std::int32_t (&code)[2][4]) {
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) {
+      const std::uint32_t high = bytes(code[1][2 * r], code[1][2 * r + 1], 0);
+      p.word[i / 4][(i % 4) + r] = bytes(code[0][2 * r], code[0][2 * r + 1], high);
+    }
+  }
+  static __device__ __forceinline__ void put(PWords<S, kTiles>& p, int i, const float (&code)[2][4]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int r = 0; r < kRowsALane; ++r)
+        p.word[i / 2][half * 2 + r] = pair(code[half][2 * r], code[half][2 * r + 1]);
+    }
+  }
+  /// Two codes below the two lower bytes of `above`. Codes are in range, so nothing saturates; with a
+  /// conversion from f32 before it this is one instruction.
+  static __device__ __forceinline__ std::uint32_t bytes(std::int32_t low, std::int32_t high,
+                                                        std::uint32_t above) {
+    std::uint32_t word;
+    if constexpr (S::kP == Operand::u8)
+      asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(high), "r"(low), "r"(above));
+    else
+      asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(high), "r"(low), "r"(above));
+    return word;
+  }
+  /// Rounds codes that are not numbers of the format yet (DeviceLane::kPacksHalves).
+  static __device__ __forceinline__ std::uint32_t pair(float low, float high) {
+    std::uint32_t word;
+    if constexpr (S::kP == Operand::f16)
+      asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    else
+      asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+  }
+};
+
+}  // namespace octet::cuda::attn

@@ -1,0 +1,209 @@
+#include "cuda/cuda.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/try.h"
+#include "cuda/attn/call.h"
+#include "cuda/mma/launch.h"
+#include "cuda/runtime/device.h"
+#include "cuda/runtime/table.h"
+#include "quant/quantize.h"
+
+namespace octet::cuda {
+namespace {
+
+constexpr std::int64_t kAlignment = 64;
+std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+/// Groups of `size` tokens of all sequences, with room for a part of one in each (attn/sequence.cuh).
+std::int64_t groups_of(const AttentionDesc& d, std::int64_t tokens, std::int64_t size) {
+  if (d.sequences > 0) return tokens / size + d.sequences;
+  return d.batch * ((tokens + size - 1) / size);
+}
+
+/// Channels that the kernels' tile holds: rotation may have padded Q and K.
+std::int64_t widest_dim(const AttentionDesc& d, std::int64_t code_dim) {
+  return std::max(code_dim, d.head_dim_v);
+}
+
+/// Q's and K's channels as codes.
+std::int64_t code_dim(const AttentionDesc& d) {
+  return d.recipe.rotate == Rotate::on ? quant::rotated_dim(d.head_dim) : d.head_dim;
+}
+
+int tile_of(const AttentionDesc& d) {
+  const std::int64_t keys =
+      d.sequences > 0 ? d.key_block : std::min(d.key_block, std::max<std::int64_t>(d.tokens_k, 1));
+  return mma::tile_for(widest_dim(d, code_dim(d)), keys);
+}
+
+/// Where the parts of the packed keys lie in the workspace.
+struct Layout {
+  std::int64_t k = 0, v = 0, keys = 0, blocks = 0, table = 0, bytes = 0, blocks_per_head = 0;
+};
+
+Layout layout_of(const AttentionDesc& d) {
+  const mma::Kernels& kernels = *mma::kernels_of(d.scheme);
+  const mma::Tile tile = mma::kTileTable[tile_of(d)];
+  Layout at;
+  at.blocks_per_head = groups_of(d, d.tokens_k, d.key_block);
+  const std::int64_t blocks = d.heads_kv * at.blocks_per_head;
+  const auto place = [&](std::int64_t bytes) {
+    const std::int64_t offset = at.bytes;
+    at.bytes += aligned(bytes);
+    return offset;
+  };
+  at.k = place(blocks * tile.keys * tile.head_dim * kernels.k_bytes);
+  at.v = place(blocks * tile.keys * tile.head_dim * kernels.v_bytes);
+  at.keys = place(blocks * tile.keys * kernels.key_bytes);
+  at.blocks = place(blocks * kernels.block_bytes);
+  if (kernels.table_entries) at.table = place(kernels.table_entries(d.options) * std::int64_t{sizeof(float)});
+  return at;
+}
+
+DeviceTensor device_tensor(const TensorView& x) {
+  DeviceTensor t;
+  t.data = x.data;
+  t.dtype = x.dtype;
+  for (int a = 0; a < 4; ++a) t.stride[a] = x.stride[static_cast<std::size_t>(a)];
+  return t;
+}
+
+DeviceOperand device_operand(const QuantizedTensor& x) {
+  DeviceOperand o;
+  o.codes = device_tensor(x.codes);
+  o.scales = device_tensor(x.scales);
+  o.exponent = device_tensor(x.channel_exponent);
+  o.dim = static_cast<std::int32_t>(x.codes.shape[3]);
+  o.tokens_per_scale = static_cast<std::int32_t>(x.tokens_per_scale);
+  o.channels_per_scale = static_cast<std::int32_t>(x.channels_per_scale);
+  return o;
+}
+
+/// Whether kernels read K's rows as they are: the products' elements, a whole tile's channels, 16 bytes a
+/// step.
+bool reads_k(const TensorView& k, const mma::Kernels& kernels, const mma::Tile& tile) {
+  if (k.dtype != kernels.k_dtype || k.shape[3] != tile.head_dim || k.stride[3] != 1) return false;
+  if (reinterpret_cast<std::uintptr_t>(k.data) % 16 != 0) return false;
+  for (std::size_t a = 0; a < 3; ++a)
+    if (k.stride[a] * kernels.k_bytes % 16 != 0) return false;
+  return true;
+}
+
+Call call_of(const AttentionDesc& d, const AttentionArgs& args) {
+  const mma::Kernels& kernels = *mma::kernels_of(d.scheme);
+  const mma::Tile tile = mma::kTileTable[tile_of(d)];
+  const Layout at = layout_of(d);
+  auto* workspace = static_cast<std::byte*>(args.workspace);
+  Call call;
+  call.prepare.softmax_scale = d.softmax_scale;
+  call.prepare.head_dim = static_cast<std::int32_t>(d.head_dim);
+  call.prepare.key_block = static_cast<std::int32_t>(d.key_block);
+  call.prepare.tokens_k = d.tokens_k;
+  call.prepare.options = d.options;
+  call.heads_q = static_cast<std::int32_t>(d.heads_q);
+  call.group = static_cast<std::int32_t>(d.heads_q / d.heads_kv);
+  call.dim_v = static_cast<std::int32_t>(d.head_dim_v);
+  call.key_block = static_cast<std::int32_t>(d.key_block);
+  call.mask = d.mask;
+  // A window as wide as all tokens hides nothing more than a wider one.
+  const std::int64_t all = d.tokens_q + d.tokens_k;
+  call.window_left = static_cast<std::int32_t>(std::min(d.window_left, all));
+  call.window_right = static_cast<std::int32_t>(std::min(d.window_right, all));
+  const auto count = static_cast<std::int32_t>(d.sequences > 0 ? d.sequences : d.batch);
+  call.queries = {args.cu_seqlens_q, static_cast<std::int32_t>(d.tokens_q), count};
+  call.keys = {args.cu_seqlens_k, static_cast<std::int32_t>(d.tokens_k), count};
+  call.q = device_operand(args.q), call.k = device_operand(args.k), call.v = device_operand(args.v);
+  call.tensor_scales[0] = args.q.scales.data && d.recipe.q == Granularity::tensor;
+  call.tensor_scales[1] = args.k.scales.data && d.recipe.k == Granularity::tensor;
+  call.tensor_scales[2] = args.v.scales.data && d.recipe.v == Granularity::tensor;
+  if (args.bias.data && d.bias != AttentionDesc::Bias::none) {
+    call.bias.kind = d.bias;
+    call.bias.tensor = device_tensor(args.bias);
+    for (std::size_t a = 0; a < 4; ++a)
+      if (args.bias.shape[a] == 1) call.bias.tensor.stride[a] = 0;
+  }
+  call.o = device_tensor(args.o), call.lse = device_tensor(args.lse);
+  call.o_scale = device_tensor(args.o_scale), call.q_anchor = device_tensor(args.q_anchor);
+  if (!reads_k(args.k.codes, kernels, tile)) call.packed.k = workspace + at.k;
+  call.packed.v = workspace + at.v;
+  call.packed.keys = workspace + at.keys;
+  call.packed.blocks = workspace + at.blocks;
+  if (kernels.table_entries) call.packed.table = reinterpret_cast<float*>(workspace + at.table);
+  call.prepare.table = call.packed.table;
+  call.packed.blocks_per_head = static_cast<std::int32_t>(at.blocks_per_head);
+  return call;
+}
+
+Status launched(int error, const char* what) {
+  if (error == cudaSuccess) return {};
+  return {Code::internal, std::string("the CUDA ") + what + " kernel was not launched: " +
+                              cudaGetErrorString(static_cast<cudaError_t>(error))};
+}
+
+/// So many warps a block as leave no processor of the device without one, where there are that many rows, and
+/// as fit its shared memory.
+std::int32_t warps_for(const AttentionDesc& d, const mma::Kernels& kernels) {
+  const std::int64_t processors = runtime::processors(), shared = runtime::shared_bytes();
+  std::int32_t warps = mma::kMostWarps;
+  while (warps > 1 && (groups_of(d, d.tokens_q, warps * mma::kRowsAWarp) * d.heads_q < processors ||
+                       kernels.shared_bytes(tile_of(d), warps) > shared))
+    warps /= 2;
+  return warps;
+}
+
+}  // namespace
+
+std::string refusal(const AttentionDesc& d) {
+  if (!mma::kernels_of(d.scheme)) return "the mma kernels have no such scheme";
+  if (std::string reason = runtime::refusal(); !reason.empty()) return reason;
+  if (widest_dim(d, code_dim(d)) > mma::kMostDim)
+    return "the mma kernels hold head dims up to " + std::to_string(mma::kMostDim) +
+           " (rotation pads to a multiple of 16)";
+  if (tile_of(d) < 0)
+    return "key_block is " + std::to_string(d.key_block) + ", and the mma kernels hold key blocks up to " +
+           std::to_string(mma::kMostKeys) + "; plan with that or less";
+  const std::int64_t needed = mma::kernels_of(d.scheme)->shared_bytes(tile_of(d), 1);
+  if (needed > runtime::shared_bytes())
+    return "head dims up to " + std::to_string(mma::kTileTable[tile_of(d)].head_dim) + " need " +
+           std::to_string(needed) + " bytes of shared memory a block, and the current device has " +
+           std::to_string(runtime::shared_bytes());
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 29;  // sums of two numbers of tokens fit 31 bits
+  if (d.tokens_q > kMostTokens || d.tokens_k > kMostTokens) return "the mma kernels count up to 2^29 tokens";
+  return {};
+}
+
+std::int64_t workspace_bytes(const AttentionDesc& d) { return layout_of(d).bytes; }
+
+Status pack(const AttentionDesc& d, const AttentionArgs& args) {
+  const mma::Kernels& kernels = *mma::kernels_of(d.scheme);
+  const Call call = call_of(d, args);
+  if (kernels.table_entries) {
+    std::vector<float> table(static_cast<std::size_t>(kernels.table_entries(d.options)));
+    kernels.fill_table(d.options, table.data());
+    OCTET_TRY(launched(runtime::put_table(table, call.packed.table, args.stream), "table"));
+  }
+  if (d.tokens_k == 0) return {};
+  const mma::Grid grid{call.packed.blocks_per_head, static_cast<std::int32_t>(d.heads_kv)};
+  return launched(kernels.pack(call, tile_of(d), grid, args.stream), "packing");
+}
+
+Status attend_packed(const AttentionDesc& d, const AttentionArgs& args) {
+  const mma::Kernels& kernels = *mma::kernels_of(d.scheme);
+  const Call call = call_of(d, args);
+  mma::Grid grid;
+  grid.warps = warps_for(d, kernels);
+  grid.groups = static_cast<std::int32_t>(groups_of(d, d.tokens_q, grid.warps * mma::kRowsAWarp));
+  grid.heads = static_cast<std::int32_t>(d.heads_q);
+  return launched(kernels.attend(call, tile_of(d), grid, args.stream), "attention");
+}
+
+Status attend(const AttentionDesc& d, const AttentionArgs& args) {
+  OCTET_TRY(pack(d, args));
+  return attend_packed(d, args);
+}
+
+}  // namespace octet::cuda

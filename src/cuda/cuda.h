@@ -1,0 +1,26 @@
+// The CUDA backend: fused attention on tensors in device memory. No CUDA header, so that the layers above are
+// compiled by any compiler.
+#pragma once
+#include <string>
+
+#include "octet/status.hpp"
+#include "octet/types.hpp"
+
+namespace octet::cuda {
+
+/// Why the backend does not take the problem, or there is no device to compute it on; empty: it does.
+std::string refusal(const AttentionDesc& desc);
+
+/// Bytes of args.workspace, device memory aligned to 64, that attend() needs: packed K and V of all heads.
+std::int64_t workspace_bytes(const AttentionDesc& desc);
+
+/// o, lse and o_scale of q, k, v given in the scheme's formats. cu_seqlens are in device memory too, and are
+/// not checked. Asynchronous on args.stream of the current device; allocates nothing, synchronises with
+/// nothing, and can be captured in a graph. Code::internal where a launch fails.
+Status attend(const AttentionDesc& desc, const AttentionArgs& args);
+
+/// The two halves of attend(): packed keys serve any number of calls with the same k, v and workspace.
+Status pack(const AttentionDesc& desc, const AttentionArgs& args);
+Status attend_packed(const AttentionDesc& desc, const AttentionArgs& args);
+
+}  // namespace octet::cuda

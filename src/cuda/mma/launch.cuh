@@ -1,0 +1,56 @@
+// The launches of one scheme's kernels; a generated unit a scheme instantiates this.
+#pragma once
+#include <cuda_runtime.h>
+
+#include <type_traits>
+
+#include "cuda/mma/attend.cuh"
+#include "cuda/mma/launch.h"
+#include "cuda/mma/with_tile.cuh"
+#include "lanes/device.h"
+
+namespace octet::cuda::mma {
+
+template <class S>
+class Launches {
+ public:
+  static int attend(const Call& call, int tile, const Grid& grid, void* stream) {
+    return with_tile(tile, [&]<int kIndex>() {
+      constexpr std::size_t kWithoutAsking = 48 * 1024;  // more must be asked for
+      const std::size_t bytes = SharedPlan<S, kTileTable[kIndex]>::bytes(grid.warps);
+      if (bytes > kWithoutAsking) {
+        const cudaError_t error = cudaFuncSetAttribute(
+            mma::attend<S, kIndex>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+        if (error != cudaSuccess) return error;
+      }
+      const dim3 blocks(static_cast<unsigned>(grid.groups), static_cast<unsigned>(grid.heads));
+      mma::attend<S, kIndex>
+          <<<blocks, static_cast<unsigned>(grid.warps) * 32, bytes, static_cast<cudaStream_t>(stream)>>>(
+              call);
+      return cudaGetLastError();
+    });
+  }
+
+  static std::int64_t shared_bytes(int tile, std::int32_t warps) {
+    std::int64_t bytes = 0;
+    with_tile(tile, [&]<int kIndex>() {
+      bytes = static_cast<std::int64_t>(SharedPlan<S, kTileTable[kIndex]>::bytes(warps));
+      return cudaSuccess;
+    });
+    return bytes;
+  }
+
+  static constexpr Kernels table(Launch pack) {
+    Kernels k{};
+    k.pack = pack, k.attend = attend, k.shared_bytes = shared_bytes;
+    k.k_bytes = attn::Element<S::kQk>::kBytes, k.v_bytes = attn::Element<S::kV>::kBytes;
+    k.key_bytes = std::is_empty_v<typename S::Key> ? 0 : sizeof(typename S::Key);
+    k.block_bytes = std::is_empty_v<typename S::Block> ? 0 : sizeof(typename S::Block);
+    k.k_dtype = S::kQk == Operand::f16 ? DType::f16 : S::kQk == Operand::bf16 ? DType::bf16 : DType::s8;
+    if constexpr (requires { &S::fill_table; })
+      k.table_entries = S::table_entries, k.fill_table = S::fill_table;
+    return k;
+  }
+};
+
+}  // namespace octet::cuda::mma

@@ -1,0 +1,34 @@
+// What the host needs of one scheme's kernels: one table a scheme, found by Scheme.
+#pragma once
+#include <cstdint>
+
+#include "cuda/attn/call.h"
+#include "cuda/mma/tile.h"
+
+namespace octet::cuda::mma {
+
+/// How many blocks of threads a launch has, and of what size.
+struct Grid {
+  std::int32_t groups = 0;  ///< tiles of query rows, or key blocks, of all sequences
+  std::int32_t heads = 0;
+  std::int32_t batch = 1;
+  std::int32_t warps = 1;  ///< of a block; pack has its own
+};
+
+/// Asynchronous on the stream (a cudaStream_t); a cudaError_t, 0 for success.
+using Launch = int (*)(const Call& call, int tile, const Grid& grid, void* stream);
+
+struct Kernels {
+  Launch pack, attend;
+  std::int64_t (*shared_bytes)(int tile, std::int32_t warps);   ///< shared memory of a block of attend
+  std::int32_t k_bytes, v_bytes;                                ///< of an element in the products
+  std::int32_t key_bytes, block_bytes;                          ///< of constants; 0: none
+  DType k_dtype;                                                ///< whose tensors are read as they are
+  std::int64_t (*table_entries)(const SchemeOptions& options);  ///< null: no table
+  void (*fill_table)(const SchemeOptions& options, float* table);
+};
+
+/// Null where the family has no kernels of the scheme.
+const Kernels* kernels_of(Scheme scheme);
+
+}  // namespace octet::cuda::mma

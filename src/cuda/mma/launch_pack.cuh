@@ -1,0 +1,20 @@
+// The launch of one scheme's packing.
+#pragma once
+#include <cuda_runtime.h>
+
+#include "cuda/mma/launch.h"
+#include "cuda/mma/pack.cuh"
+#include "cuda/mma/with_tile.cuh"
+
+namespace octet::cuda::mma {
+
+template <class S>
+int launch_pack(const Call& call, int tile, const Grid& grid, void* stream) {
+  return with_tile(tile, [&]<int kIndex>() {
+    const dim3 blocks(static_cast<unsigned>(grid.groups), static_cast<unsigned>(grid.heads));
+    pack<S, kIndex><<<blocks, kPackThreads, 0, static_cast<cudaStream_t>(stream)>>>(call);
+    return cudaGetLastError();
+  });
+}
+
+}  // namespace octet::cuda::mma

@@ -1,0 +1,32 @@
+// The tiles that the mma.sync kernels are built for: one row a size, chosen on the host.
+#pragma once
+#include <cstdint>
+
+namespace octet::cuda::mma {
+
+/// head_dim: the channels of Q, K and V, each padded to it. keys: the accumulators of one key block; a
+/// scheme's key block is at most that wide.
+struct Tile {
+  std::int32_t head_dim, keys;
+};
+
+/// Rows that a warp computes: those of one fragment.
+inline constexpr std::int32_t kRowsAWarp = 16;
+/// Warps of a block of threads, each with rows of its own against the same keys.
+inline constexpr std::int32_t kMostWarps = 4;
+
+/// The tiles there are, smallest first: the first that holds a problem is taken. head_dim 32 is for windows
+/// of Swin; wider key blocks than 128 would not leave registers for outputs.
+inline constexpr Tile kTileTable[] = {{32, 64}, {64, 64}, {64, 128}, {128, 128}, {256, 128}};
+inline constexpr int kTileCount = sizeof(kTileTable) / sizeof(kTileTable[0]);
+inline constexpr std::int32_t kMostKeys = 128;
+inline constexpr std::int32_t kMostDim = 256;
+
+/// Index into kTileTable, or -1.
+constexpr int tile_for(std::int64_t head_dim, std::int64_t keys) {
+  for (int i = 0; i < kTileCount; ++i)
+    if (head_dim <= kTileTable[i].head_dim && keys <= kTileTable[i].keys) return i;
+  return -1;
+}
+
+}  // namespace octet::cuda::mma

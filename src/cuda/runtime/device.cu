@@ -1,0 +1,37 @@
+#include "cuda/runtime/device.h"
+
+#include <cuda_runtime.h>
+
+namespace octet::cuda::runtime {
+namespace {
+
+int attribute(cudaDeviceAttr which) {
+  int device = 0, value = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&value, which, device) != cudaSuccess) {
+    cudaGetLastError();  // what failed here is told by the caller, not by the next launch
+    return 0;
+  }
+  return value;
+}
+
+}  // namespace
+
+std::string refusal() {
+  constexpr int kLeastMajor = 8;  // mma.sync of 8-bit codes in this shape, cp.async: Ampere
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error != cudaSuccess || devices == 0) {
+    cudaGetLastError();
+    return std::string("this process finds no CUDA device (") +
+           (error == cudaSuccess ? "there is none" : cudaGetErrorString(error)) + ")";
+  }
+  const int major = attribute(cudaDevAttrComputeCapabilityMajor);
+  if (major >= kLeastMajor) return {};
+  return "the current CUDA device has compute capability " + std::to_string(major) + "." +
+         std::to_string(attribute(cudaDevAttrComputeCapabilityMinor)) + "; 8.0 (Ampere) and newer is needed";
+}
+
+std::int64_t shared_bytes() { return attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin); }
+std::int64_t processors() { return attribute(cudaDevAttrMultiProcessorCount); }
+
+}  // namespace octet::cuda::runtime

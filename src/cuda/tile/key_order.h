@@ -1,0 +1,17 @@
+// Which key each slot of the summed axis of P V holds. The accumulators of Q K^T come two keys a lane and
+// eight keys a tile, while an 8-bit operand A of mma.sync wants four slots a lane: instead of moving codes
+// between lanes, the keys of V are stored in the order in which the codes of P lie.
+#pragma once
+#include "base/hd.h"
+
+namespace octet::cuda::tile {
+
+/// The key (within its group) of a slot. Elements of one byte: groups of 32, slot 16 h + 4 t + 2 j + c holds
+/// key 16 h + 8 j + 2 t + c. Of two bytes the orders agree.
+OCTET_HD constexpr int key_of_slot(int slot, int element_bytes) {
+  if (element_bytes > 1) return slot;
+  const int c = slot & 1, j = slot >> 1 & 1, t = slot >> 2 & 3, rest = slot & ~15;
+  return rest + 8 * j + 2 * t + c;
+}
+
+}  // namespace octet::cuda::tile

@@ -1,0 +1,206 @@
+#include "tests/cuda/on_device.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "base/try.h"
+#include "capi/operands.h"
+#include "core/plan.h"
+#include "octet/dtype.hpp"
+#include "quant/quantize.h"
+
+namespace octet::testing {
+namespace {
+
+constexpr std::int64_t kMargin = 256;  // bytes; NaN in every float format, and no code of ours in pairs
+constexpr unsigned char kPoison = 0xff;
+
+Status checked(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return {};
+  return {Code::internal, std::string(what) + ": " + cudaGetErrorString(error)};
+}
+
+/// Device memory with margins, for as long as a call takes.
+class Memory {
+ public:
+  explicit Memory(std::int64_t bytes) : bytes_(bytes) {
+    status = checked(cudaMalloc(&all_, static_cast<std::size_t>(bytes + 2 * kMargin)), "cudaMalloc");
+    if (status.ok())
+      status =
+          checked(cudaMemset(all_, kPoison, static_cast<std::size_t>(bytes + 2 * kMargin)), "cudaMemset");
+  }
+  ~Memory() { cudaFree(all_); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  std::byte* data() const { return static_cast<std::byte*>(all_) + kMargin; }
+  bool intact() const {
+    std::vector<unsigned char> margin(kMargin);
+    for (const std::int64_t at : {std::int64_t{0}, kMargin + bytes_}) {
+      if (cudaMemcpy(margin.data(), static_cast<std::byte*>(all_) + at, kMargin, cudaMemcpyDeviceToHost) !=
+          cudaSuccess)
+        return false;
+      if (std::any_of(margin.begin(), margin.end(), [](unsigned char b) { return b != kPoison; }))
+        return false;
+    }
+    return true;
+  }
+
+  Status status;
+
+ private:
+  std::int64_t bytes_;
+  void* all_ = nullptr;
+};
+
+/// All device memory of one call.
+class DeviceMemory {
+ public:
+  /// A copy of a host tensor, gaps included.
+  TensorView put(const TensorView& x) {
+    if (!x.data) return x;
+    TensorView y = x;
+    y.device = Device::cuda;
+    y.data = put(x.data, capi::span_bytes(x));
+    return y;
+  }
+  QuantizedTensor put(const QuantizedTensor& x) {
+    QuantizedTensor y = x;
+    y.codes = put(x.codes), y.scales = put(x.scales);
+    y.channel_exponent = put(x.channel_exponent), y.mean = put(x.mean);
+    return y;
+  }
+  void* put(const void* host, std::int64_t bytes) {
+    void* device = take(bytes);
+    if (device && bytes > 0)
+      note(checked(cudaMemcpy(device, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice),
+                   "cudaMemcpy"));
+    return device;
+  }
+  void* take(std::int64_t bytes) {
+    memory_.push_back(std::make_unique<Memory>(bytes));
+    note(memory_.back()->status);
+    return memory_.back()->data();
+  }
+  void get(const TensorView& device, const TensorView& host) {
+    if (!host.data) return;
+    note(checked(cudaMemcpy(host.data, device.data, static_cast<std::size_t>(capi::span_bytes(host)),
+                            cudaMemcpyDeviceToHost),
+                 "cudaMemcpy"));
+  }
+  void wait() { note(checked(cudaDeviceSynchronize(), "the call on the device")); }
+  void look_at_margins() {
+    for (const auto& m : memory_)
+      if (status.ok() && !m->intact())
+        status = Status{Code::internal, "device memory beside a tensor was written"};
+  }
+
+  Status status;
+
+ private:
+  void note(const Status& s) {
+    if (status.ok()) status = s;
+  }
+  std::vector<std::unique_ptr<Memory>> memory_;
+};
+
+/// Host memory of a quantised operand.
+struct Coded {
+  QuantizedTensor tensor;
+  std::vector<std::byte> codes, scales, mean, exponent;
+
+  void make(const TensorView& x, const Sequences& sequences, const quant::OperandRecipe& recipe,
+            Status& status) {
+    tensor = quant::layout(x.shape, recipe, sequences.cu_seqlens ? sequences.count : 0);
+    hold(tensor.codes, codes), hold(tensor.scales, scales);
+    hold(tensor.mean, mean), hold(tensor.channel_exponent, exponent);
+    if (status.ok()) status = quant::quantize(x, sequences, recipe, tensor, {});
+  }
+
+ private:
+  static void hold(TensorView& view, std::vector<std::byte>& memory) {
+    if (view.shape == std::array<std::int64_t, 4>{}) return;
+    memory.resize(static_cast<std::size_t>(std::max<std::int64_t>(capi::span_bytes(view), 1)));
+    view.data = memory.data();
+  }
+};
+
+/// Of plain f32 tensors.
+float largest_of(std::initializer_list<const QuantizedTensor*> tensors) {
+  float largest = 0;
+  for (const QuantizedTensor* x : tensors) {
+    const TensorView& t = x->codes;
+    for (std::int64_t b = 0; b < t.shape[0]; ++b)
+      for (std::int64_t h = 0; h < t.shape[1]; ++h)
+        for (std::int64_t i = 0; i < t.shape[2]; ++i)
+          for (std::int64_t c = 0; c < t.shape[3]; ++c)
+            largest = std::max(
+                largest, std::abs(static_cast<const float*>(
+                             t.data)[b * t.stride[0] + h * t.stride[1] + i * t.stride[2] + c * t.stride[3]]));
+  }
+  return largest;
+}
+
+Status run_with(AttentionDesc desc, AttentionArgs args, Operands operands) {
+  Coded q, k, v;
+  Status status;
+  if (operands == Operands::codes) {
+    capi::OperandRecipes recipes = capi::operand_recipes(desc);
+    if (desc.scheme == Scheme::qattn)
+      recipes.q.shared_amax = recipes.k.shared_amax = recipes.v.shared_amax =
+          largest_of({&args.q, &args.k, &args.v});
+    const std::int64_t count = desc.sequences > 0 ? desc.sequences : desc.batch;
+    const Sequences queries{count, desc.tokens_q, args.cu_seqlens_q},
+        keys{count, desc.tokens_k, args.cu_seqlens_k};
+    q.make(args.q.codes, queries, recipes.q, status);
+    k.make(args.k.codes, keys, recipes.k, status);
+    v.make(args.v.codes, keys, recipes.v, status);
+    OCTET_TRY(status);
+    args.q = q.tensor, args.k = k.tensor, args.v = v.tensor;
+    desc.input = recipes.q.format;
+  }
+  desc.device = Device::cuda;
+  Result<AttentionPlan> plan = AttentionPlan::create(desc, "mma");
+  if (!plan.ok()) return plan.status();
+  DeviceMemory device;
+  AttentionArgs there = args;
+  there.q = device.put(args.q), there.k = device.put(args.k), there.v = device.put(args.v);
+  there.o = device.put(args.o), there.bias = device.put(args.bias);
+  there.lse = device.put(args.lse);
+  const auto offsets = [&](const std::int32_t* cu) {
+    return static_cast<const std::int32_t*>(device.put(cu, (desc.sequences + 1) * std::int64_t{sizeof *cu}));
+  };
+  if (args.cu_seqlens_q)
+    there.cu_seqlens_q = offsets(args.cu_seqlens_q), there.cu_seqlens_k = offsets(args.cu_seqlens_k);
+  there.workspace_bytes = plan.value().workspace_bytes();
+  there.workspace = device.take(there.workspace_bytes);
+  OCTET_TRY(device.status);
+  OCTET_TRY(plan.value().run(there));
+  device.wait();
+  OCTET_TRY(device.status);
+  device.get(there.o, args.o);
+  device.get(there.lse, args.lse);
+  device.look_at_margins();
+  return device.status;
+}
+
+}  // namespace
+
+std::string no_device() {
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error != cudaSuccess) return std::string("no CUDA device: ") + cudaGetErrorString(error);
+  return devices == 0 ? "no CUDA device" : "";
+}
+
+Output run_on_device(const Call& call, Scheme scheme, Operands operands) {
+  return with_problem(call, scheme, [&](const AttentionDesc& desc, const AttentionArgs& args) {
+    return run_with(desc, args, operands);
+  });
+}
+
+}  // namespace octet::testing

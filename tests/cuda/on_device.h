@@ -1,0 +1,32 @@
+// Calls on a GPU: tensors go there, outputs come back, and what lies around them is looked at.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/attention/calls.h"
+
+namespace octet::testing {
+
+/// Why there is no GPU to test on; empty: there is one.
+std::string no_device();
+
+/// How operands reach the kernel.
+enum class Operands {
+  codes,  ///< quantised on the host
+  plain,  ///< as numbers, f32
+};
+
+/// Runs a call with a scheme on the mma kernels. Outputs lie between margins of NaN, and in memory that holds
+/// NaN: a margin that changed is an error.
+Output run_on_device(const Call& call, Scheme scheme, Operands operands);
+
+/// A suite of calls on a GPU; skipped, with the reason, where there is none.
+class OnDevice : public ::testing::TestWithParam<Scheme> {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = no_device(); !reason.empty()) GTEST_SKIP() << reason;
+  }
+};
+
+}  // namespace octet::testing
