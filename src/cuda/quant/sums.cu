@@ -417,9 +417,9 @@ __global__ __launch_bounds__(kExponentThreads,
     }
     const int bottom = static_cast<int>(low >> kF32MantissaBits) - kF32Bias;
     const int k = static_cast<int>(high >> kF32MantissaBits) - kF32Bias;
-    if (high > 0) {
-      is_good = is_finite(sum) && k <= kLargestSquared && bottom >= kSmallestSquared &&
-                bottom - k >= kSmallestSquared;
+    is_good = is_finite(sum);  // note: NaN among zeros has no largest number, but a sum
+    if (is_good && high > 0) {
+      is_good = k <= kLargestSquared && bottom >= kSmallestSquared && bottom - k >= kSmallestSquared;
       if (is_good) sum = sum * power_of_two(-2 * k), amax = power_of_two(k);  // its exponent is what counts
     }
   }
