@@ -419,15 +419,17 @@ struct IntegerScheme {
     constexpr float kUnit = 128.0f / 255, kLeastCode = 63.75f, kOver = 1 / kLeastCode;
     constexpr float kLeast = power_of_two(-100), kMost = power_of_two(100);
     const auto unit = R::mul(R::div(kUnit, rough_of<R>(sum)), out_factor), most = R::mul(largest, unit);
-    const auto fits = R::less(kLeast, R::min(largest, most)) & R::less(R::max(largest, most), kMost);
+    const auto not_small = R::less(kLeast, R::min(largest, most));
+    const auto not_large = R::less(R::max(largest, most), kMost);
     const auto octave = R::sub_i32(R::sra_i32(R::bits(R::mul(most, kOver)), kF32MantissaBits), kF32Bias);
     const auto exponent = R::add_i32(octave, R::mul_i32(tops, integer::kBinOctaves));
-    const auto normal = R::less_i32(-kF32Bias, exponent) & R::less_i32(exponent, kF32Bias + 1);
+    const auto not_low = R::less_i32(-kF32Bias, exponent), not_high = R::less_i32(exponent, kF32Bias + 1);
     const auto factor = R::mul(unit, power_of<R>(R::sub_i32(0, octave)));
     // The largest code lies in 64...127: from 127.5 on, and below half of that, the scale is another one.
     // 127.5 is as far from integers as kRoughSure does not let pass.
     const auto above = R::less(kLeastCode + (0.5f - kRoughSure), R::mul(largest, factor));
-    return {factor, power_of<R>(exponent), static_cast<typename R::Mask>(fits & normal & above)};
+    return {factor, power_of<R>(exponent),
+            static_cast<typename R::Mask>(not_small & not_large & not_low & not_high & above)};
   }
   static OCTET_HD std::int32_t fold_of(std::int32_t sixteenth);
   static OCTET_HD std::int32_t used_after(const Step& step) {
