@@ -12,7 +12,7 @@
 namespace octet::cuda::ptx {
 
 // clang-format off
-#define OCTET_MMA(shape, formats, Number, constraint, d, a, b)                                          \
+#define OCTET_MMA(shape, formats, constraint, d, a, b)                                                  \
   asm("mma.sync.aligned." shape ".row.col." formats " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "    \
       "{%0, %1, %2, %3};"                                                                               \
       : "+" constraint(d[0]), "+" constraint(d[1]), "+" constraint(d[2]), "+" constraint(d[3])          \
@@ -27,9 +27,9 @@ __device__ __forceinline__ void multiply(std::int32_t (&d)[4], const std::uint32
   static_assert(kB == Operand::s8 && (kA == Operand::s8 || kA == Operand::u8),
                 "products of codes are s8 by s8 and u8 by s8");
   if constexpr (kA == Operand::u8)
-    OCTET_MMA("m16n8k32", "s32.u8.s8.s32", std::int32_t, "r", d, a, b);
+    OCTET_MMA("m16n8k32", "s32.u8.s8.s32", "r", d, a, b);
   else
-    OCTET_MMA("m16n8k32", "s32.s8.s8.s32", std::int32_t, "r", d, a, b);
+    OCTET_MMA("m16n8k32", "s32.s8.s8.s32", "r", d, a, b);
 }
 
 template <Operand kA, Operand kB>
@@ -38,9 +38,9 @@ __device__ __forceinline__ void multiply(float (&d)[4], const std::uint32_t (&a)
   static_assert(kA == kB && (kA == Operand::f16 || kA == Operand::bf16),
                 "products of floats are f16 by f16 and bf16 by bf16");
   if constexpr (kA == Operand::f16)
-    OCTET_MMA("m16n8k16", "f32.f16.f16.f32", float, "f", d, a, b);
+    OCTET_MMA("m16n8k16", "f32.f16.f16.f32", "f", d, a, b);
   else
-    OCTET_MMA("m16n8k16", "f32.bf16.bf16.f32", float, "f", d, a, b);
+    OCTET_MMA("m16n8k16", "f32.bf16.bf16.f32", "f", d, a, b);
 }
 
 #undef OCTET_MMA
