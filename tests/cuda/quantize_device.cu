@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "capi/operands.h"
 #include "cuda/quant/quantize.h"
 #include "numerics/formats.h"
 #include "octet/dtype.hpp"
@@ -33,14 +34,7 @@ void check(cudaError_t error, const char* what) {
   std::exit(1);
 }
 
-std::int64_t span_bytes(const TensorView& x) {
-  std::int64_t last = 0;
-  for (std::size_t a = 0; a < 4; ++a) {
-    if (x.shape[a] == 0) return 0;
-    last += (x.shape[a] - 1) * x.stride[a];
-  }
-  return x.dtype == DType::s4 ? last / 2 + 1 : (last + 1) * dtype_bits(x.dtype) / 8;
-}
+using capi::span_bytes;
 
 // --- Memory: a view's bytes on both sides, poisoned, with margins
 
@@ -322,19 +316,6 @@ bool runs(Case c) {
   return same("dequantised numbers", numbers, c);
 }
 
-float largest_code_of(DType format) {
-  switch (format) {
-    case DType::s4:
-      return 7;
-    case DType::e4m3:
-      return 448;
-    case DType::e5m2:
-      return 57344;
-    default:
-      return 127;
-  }
-}
-
 /// An input for a recipe, all of it drawn.
 void draw(Case& c, std::mt19937& generator) {
   const auto pick = [&](auto... choices) {
@@ -355,7 +336,7 @@ void draw(Case& c, std::mt19937& generator) {
   r.rotation_seed = pick(std::uint64_t{0x6f63746574}, std::uint64_t{7});
   r.rule = pick(quant::ScaleRule::nearest, quant::ScaleRule::nearest, quant::ScaleRule::power_of_two,
                 quant::ScaleRule::sixteenths);
-  r.largest_code = largest_code_of(r.format);
+  r.largest_code = capi::largest_code(r.format);
   if (r.format == DType::s8 && pick(0, 0, 0, 1)) r.largest_code = 127.5f;
   r.block_floor_octaves = pick(0, 0, 3, 8, 20);
   r.head_floor_octaves = pick(0, 0, 0, 5);

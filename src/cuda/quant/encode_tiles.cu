@@ -1,7 +1,7 @@
 // Codes of what calls spend their time on: s8 of 16-bit rows whose channels are 32, 64, 128 or 256, aligned,
 // and with one scale a token, key block or sequence. A block of threads has a tile of tokens of one sequence
 // and head, so that what belongs to these is loaded once.
-#include "cuda/quant/cp_async.cuh"
+#include "cuda/ptx/cp_async.cuh"
 #include "cuda/quant/encode_tiles.cuh"
 #include "cuda/quant/launch.cuh"
 #include "quant/codes.h"
@@ -35,12 +35,13 @@ struct Ring {
     if (exists) {
 #pragma unroll
       for (int j = 0; j < Shape::kVectors; ++j)
-        copy_async(&vectors[i % kRows][j][threadIdx.x], from + j * Shape::kLanes * kChannels);
+        ptx::copy_async(ptx::shared_address(&vectors[i % kRows][j][threadIdx.x]),
+                        from + j * Shape::kLanes * kChannels);
     }
-    commit_copies();
+    ptx::commit_copies();
   }
   __device__ RawRow<std::uint16_t, Shape::kVectors> take(int i) const {
-    wait_for_copies<kRows - 2>();
+    ptx::wait_copies<kRows - 2>();
     RawRow<std::uint16_t, Shape::kVectors> raw;
 #pragma unroll
     for (int j = 0; j < Shape::kVectors; ++j) raw.v[j].v[0] = vectors[i % kRows][j][threadIdx.x];

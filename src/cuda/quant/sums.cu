@@ -1,5 +1,5 @@
 // K's mean and V's channel exponents.
-#include "cuda/quant/cp_async.cuh"
+#include "cuda/ptx/cp_async.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/sums.cuh"
 
@@ -116,10 +116,10 @@ struct LeafRing {
       if (row >= count) continue;
 #pragma unroll
       for (int w = 0; w < kWords; ++w)
-        copy_async(&rows[batch % kBatches][i][w][threadIdx.x],
-                   reinterpret_cast<const uint4*>(from + row * stride) + w);
+        ptx::copy_async(ptx::shared_address(&rows[batch % kBatches][i][w][threadIdx.x]),
+                        reinterpret_cast<const uint4*>(from + row * stride) + w);
     }
-    commit_copies();
+    ptx::commit_copies();
   }
   __device__ Raw<Stored> row(int batch, int i) const {
     Raw<Stored> raw;
@@ -149,7 +149,7 @@ __device__ void for_vectors(const RowReading& r, const TokenGroup& leaf, int cha
 #pragma unroll
   for (int batch = 0; batch < kAhead; ++batch) ring.ask_for(batch, from, stride, leaf.length);
   for (int batch = 0; batch * kBatch < leaf.length; ++batch) {
-    wait_for_copies<kAhead - 1>();
+    ptx::wait_copies<kAhead - 1>();
     const int left = leaf.length - batch * kBatch;
     if (left >= kBatch) {
 #pragma unroll
