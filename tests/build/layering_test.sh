@@ -30,4 +30,6 @@ plant src/base/hd.h '"core/plan.h"'
 plant src/core/plan.h '<cuda_runtime.h>'
 plant include/octet/types.hpp '"base/hd.h"'
 plant tools/octet/planted.cpp '"core/schemes.h"'
+plant tools/octet/gpu/planted.cpp '"cuda/cuda.h"'
+plant tools/octet/bench/planted.cpp '<cuda_runtime_api.h>'
 echo "layering_test: $planted planted includes were all noticed"

@@ -1,4 +1,5 @@
 """The command line as a user drives it: cli_test.py OCTET_BINARY SOURCE_DIRECTORY."""
+import importlib.util
 import json
 import math
 import os
@@ -286,8 +287,8 @@ class Quantize(CommandLine):
 
 class Bench(CommandLine):
     def test_json_is_a_list_of_rows_with_accuracy_beside_time(self):
-        rows = self.document("bench", "--suite", "vit", "--workloads", "A7,A1", "--schemes", "f32,int8",
-                             "--groups", 1, "--group-ms", 0, "--threads", 2)
+        rows = self.document("bench", "--suite", "vit", "--device", "cpu", "--workloads", "A7,A1", "--schemes",
+                             "f32,int8", "--groups", 1, "--group-ms", 0, "--threads", 2)
         self.assertEqual([(r["workload"], r["scheme"]) for r in rows],
                          [("A7", "f32"), ("A7", "int8"), ("A1", "f32"), ("A1", "int8")])
         keys = {"scheme", "backend", "batch", "heads", "tokens_q", "tokens_k", "head_dim", "causal", "threads",
@@ -301,8 +302,13 @@ class Bench(CommandLine):
 
     def test_unknown_names_are_refused(self):
         self.refused("bench", names=["--suite", "vit, llm-prefill, decode"])
-        self.refused("bench", "--suite", "vit", "--workloads", "A9", names=["A9", "A1"])
-        self.refused("bench", "--suite", "vit", "--schemes", "int9", names=["int9", "int8_shift"])
+        self.refused("bench", "--suite", "vit", "--device", "tpu", names=["--device", "tpu", "cuda or cpu"])
+        self.refused("bench", "--suite", "vit", "--device", "cpu", "--workloads", "A9", names=["A9", "A1"])
+        self.refused("bench", "--suite", "vit", "--device", "cpu", "--schemes", "int9", names=["int9", "int8_shift"])
+        self.refused("bench", "--suite", "vit", "--workloads", "A1", names=["--workloads", "A1", "A1-b8"])
+        self.refused("bench", "--suite", "vit", "--schemes", "int9", names=["--schemes", "int9", "int8_half"])
+        self.refused("bench", "--suite", "vit", "--seconds", "-1", names=["--seconds", "-1"])
+        self.refused("bench", "--suite", "llm-prefill", "--energy", "A1", names=["--energy", "A1"])
         self.refused("bench", "--suite", "cpu", "--schemes", "int9", names=["int9", "int8_kblock"])
         self.refused("bench", "--suite", "cpu", "--workloads", "A1", names=["A1", "vit-b"])
         self.refused("bench", "--suite", "cpu", "--minutes", 0, names=["--minutes", "0"])
@@ -337,8 +343,116 @@ class Bench(CommandLine):
             self.assertIn("not installed", peer["version"])
         self.assertEqual(octet("bench", "--suite", "report", "--results", self.directory.name).returncode, 0)
 
+    def test_a_gpu_suite_without_a_gpu_says_what_to_do(self):
+        if self.document("info")["gpus"]:
+            self.skipTest("there is a GPU")
+        self.refused("bench", "--suite", "vit", "--output", self.path("gpu.json"), names=["--suite", "vit", "GPU", "--device cpu"])
+        self.assertFalse(os.path.exists(self.path("gpu.json")))
+
+    def test_the_gpu_suites_list_their_workloads(self):
+        shapes = self.document("bench", "--suite", "vit", "--list")
+        a5 = next(w for w in shapes if w["workload"] == "A5-b8")
+        self.assertEqual([a5[k] for k in ("batch", "heads", "tokens_q", "head_dim")], [8 * 16, 6, 49, 32])
+        told = octet("bench", "--suite", "llm-prefill", "--list")
+        self.assertRegex(told.stdout, r"(?m)^d256-16k-causal +1 +8 +8 +16384 +256 +causal")
+
+    def gpu_peers(self):
+        specification = importlib.util.spec_from_file_location("gpu_peers", os.path.join(SOURCE, "bench", "peers", "gpu.py"))
+        module = importlib.util.module_from_spec(specification)
+        specification.loader.exec_module(module)
+        return module
+
+    def test_the_peers_on_a_gpu_draw_octets_inputs(self):
+        peers = self.gpu_peers()
+        drawn = [struct.pack("<f", peers.drawn(199, 1, i)) for i in range(6)]
+        rounded = [(int.from_bytes(x, "little") + 0x7FFF + (x[2] & 1)) >> 16 for x in drawn]
+        # The same bits stand in tests/tools_bench/gpu_suite_test.cpp.
+        self.assertEqual(rounded, [0x3EDB, 0x3F75, 0x3F12, 0xBF61, 0xBFC2, 0xBF90])
+
+    def test_the_peers_energy_is_that_of_the_calls_between_two_steps(self):
+        calls = [0]
+
+        class Counter:  # 3 J a call, in steps of 7 J
+            joules = staticmethod(lambda: 7 * (3 * calls[0] // 7))
+            clock_mhz = staticmethod(lambda: 1500)
+
+        def burst():
+            calls[0] += 2
+        clock = lambda: calls[0] * 1e-3  # a millisecond a call
+        figures = self.gpu_peers().energy_of(Counter, burst, 2, 2.0, clock)
+        self.assertAlmostEqual(figures["joules_per_call"], 3, delta=0.05)
+        self.assertAlmostEqual(figures["mean_power_w"], 3000, delta=50)
+        self.assertEqual(figures["mean_clock_mhz"], 1500)
+
+    def octet_with_a_gpu(self):
+        """A program that lists octet's workloads, and measures them as if there were a GPU."""
+        script = self.path("octet_with_a_gpu")
+        self.write("octet_with_a_gpu", f"""#!{sys.executable}
+import json, subprocess, sys
+arguments = sys.argv[1:]
+if "--list" in arguments:
+    sys.exit(subprocess.run(["{OCTET}", *arguments]).returncode)
+value = lambda name: arguments[arguments.index(name) + 1]
+if value("--workloads") == "A2-b1":
+    sys.exit("octet: the GPU fell off the bus")
+row = dict(suite="vit", workload=value("--workloads"), scheme="int8", variant="int8", backend="mma", batch=1, heads=3,
+           heads_kv=3, tokens_q=197, tokens_k=197, head_dim=64, causal=False, gpu="a GPU", quantisation="excluded",
+           calls_per_graph=100, ms=0.01, gops=2980.0, percent_of_peak=2.0, relative_rmse=0.0125, rows_compared=591,
+           joules_per_call=None, mean_power_w=None, mean_clock_mhz=None)
+document = dict(suite="vit", command="c", version="1", commit=value("--commit"), date="d", gpu="a GPU", capability="9.0",
+                processors=132, cuda="13.0", driver="580", energy="NVML", seed=1, seconds=1, peaks=[], peers=[],
+                inputs=[dict(workload=row["workload"], sums=[1, 2, 3], samples=[])], rows=[row])
+json.dump(document, open(value("--output"), "w"))
+""".encode())
+        os.chmod(script, 0o755)
+        return script
+
+    def bench_gpu(self, *arguments):
+        # -S: without site-packages, as where there is no PyTorch.
+        return subprocess.run([sys.executable, "-S", os.path.join(SOURCE, "bench", "peers", "gpu.py"), *arguments],
+                              capture_output=True, text=True, timeout=300)
+
+    def test_the_gpu_bench_merges_its_workloads_into_one_document_that_the_report_reads(self):
+        output, fake = self.path("gpu-suite.json"), self.octet_with_a_gpu()
+        done = self.bench_gpu("--octet", fake, "--output", output, "--workloads", "A1-b1,A2-b1,A1-b8", "--commit", "abc")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(output, encoding="utf-8") as file:
+            told = json.load(file)
+        self.assertEqual((told["suite"], told["commit"]), ("gpu", "abc"))
+        self.assertEqual([(row["workload"], row.get("skipped")) for row in told["rows"]],
+                         [("A1-b1", None), ("A2-b1", "octet ended with an error"), ("A1-b8", None)])
+        self.assertIn("not installed", told["peers"][0]["version"])
+        page = octet("bench", "--suite", "report", "--results", os.path.join(SOURCE, "results", "benchmarks"),
+                     "--gpu-results", output)
+        self.assertEqual((page.returncode, page.stderr), (0, ""))
+        self.assertIn("## a GPU", page.stdout)
+        self.assertIn("octet ended with an error", page.stdout)
+
+    def test_the_gpu_bench_leaves_the_old_file_where_it_measures_nothing(self):
+        output, fake = self.path("gpu-suite.json"), self.octet_with_a_gpu()
+        self.write("gpu-suite.json", b"old")
+        done = self.bench_gpu("--octet", fake, "--output", output, "--workloads", "A2-b1")
+        self.assertEqual(done.returncode, 1)
+        with open(output, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "old")
+        self.assertEqual(sorted(os.listdir(self.directory.name)), ["gpu-suite.json", "octet_with_a_gpu"])
+
+    def test_the_gpu_bench_lists_and_refuses_by_name(self):
+        told = self.bench_gpu("--octet", OCTET, "--list")
+        self.assertEqual((told.returncode, told.stderr), (0, ""))
+        self.assertRegex(told.stdout, r"(?m)^vit +A4-b8 +512 x 3 over 3 x 49 x 32$")
+        self.assertIn("flash-attention-4", told.stdout)
+        for arguments, name in ((["--peers", "fa9"], "fa9"), (["--suites", "decode"], "decode"),
+                                (["--octet", self.path("none")], "cmake --preset cuda")):
+            refused = self.bench_gpu("--octet", OCTET, *arguments)
+            self.assertEqual(refused.returncode, 2)
+            self.assertIn(name, refused.stderr)
+        self.assertIn("--energy", self.bench_gpu("--help").stdout)
+
     def test_a_report_of_nothing_or_of_something_else_is_refused(self):
         self.refused("bench", "--suite", "report", names=["--results"])
+        self.refused("bench", "--suite", "report", "--results", os.path.join(SOURCE, "results", "benchmarks"), "--gpu-results",
+                     self.path("none.json"), names=["none.json", "bench-gpu"])
         self.refused("bench", "--suite", "report", "--results", self.path("none"), names=["none"])
         self.write("other.json", b"[1, 2]")
         self.refused("bench", "--suite", "report", "--results", self.directory.name, names=["other.json", "suite"])

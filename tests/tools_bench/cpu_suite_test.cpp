@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
@@ -11,6 +12,8 @@
 #include "bench/bars.h"
 #include "bench/cpu_suite.h"
 #include "bench/exact_rows.h"
+#include "bench/gpu_report.h"
+#include "bench/gpu_rows.h"
 #include "bench/report.h"
 #include "bench/rows.h"
 #include "bench/timing.h"
@@ -209,11 +212,18 @@ TEST(Report, CommittedPageIsThatOfTheCommittedResults) {
   const std::string root = OCTET_SOURCE_DIR;
   Result<std::vector<Json>> documents = load_documents(root + "/results/benchmarks");
   ASSERT_TRUE(documents.ok()) << documents.status().message();
+  std::string expected = benchmarks_page(documents.value());
+  // The GPU's part is there once a run is.
+  if (const std::string gpu = root + "/results/device/gpu-suite.json"; std::filesystem::exists(gpu)) {
+    Result<Json> document = load_gpu_document(gpu);
+    ASSERT_TRUE(document.ok()) << document.status().message();
+    expected += gpu_section(document.value());
+  }
   std::ifstream file(root + "/docs/benchmarks.md");
   std::ostringstream page;
   page << file.rdbuf();
-  EXPECT_EQ(page.str(), benchmarks_page(documents.value())) << "octet bench --suite report --results "
-                                                               "results/benchmarks --docs-dir docs makes it";
+  EXPECT_EQ(page.str(), expected) << "octet bench --suite report --results results/benchmarks [--gpu-results "
+                                     "results/device/gpu-suite.json] --docs-dir docs makes it";
 }
 
 }  // namespace

@@ -28,12 +28,6 @@ std::string backend_of(const StoredRun& run) {
   return {};
 }
 
-enum class Side { at_least, at_most };
-std::string verdict_of(double measured, double threshold, Side side) {
-  if (!std::isfinite(measured)) return "open";
-  return (side == Side::at_least ? measured >= threshold : measured <= threshold) ? "holds" : "**fails**";
-}
-
 CpuBar share_bar(const std::string& what, double threshold, double measured) {
   return {what, fmt::format("≥ {:.0f} %", threshold), percent(measured / 100),
           verdict_of(measured, threshold, Side::at_least)};
@@ -160,6 +154,11 @@ void add_decode(const StoredRun& run, std::vector<CpuBar>& bars) {
 }
 
 }  // namespace
+
+std::string verdict_of(double measured, double threshold, Side side) {
+  if (!std::isfinite(measured)) return "open";
+  return (side == Side::at_least ? measured >= threshold : measured <= threshold) ? "holds" : "**fails**";
+}
 
 std::vector<CpuBar> cpu_bars_of(const StoredRun& run) {
   std::vector<CpuBar> bars;

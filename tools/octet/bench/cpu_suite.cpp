@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <ctime>
 #include <map>
 #include <optional>
 #include <set>
@@ -65,11 +64,6 @@ std::vector<Cell> cells_of(const CpuWorkload& w, const std::vector<const CpuVari
 
 void run_inline(void*, std::int64_t count, void (*body)(void*, std::int64_t), void* context) {
   for (std::int64_t i = 0; i < count; ++i) body(context, i);
-}
-
-/// Six digits: more would be noise, and half of the file.
-double rounded(double x) {
-  return std::isfinite(x) ? std::strtod(fmt::format("{:.6g}", x).c_str(), nullptr) : x;
 }
 
 /// What of a call is run.
@@ -369,13 +363,6 @@ Result<std::vector<const typename List::value_type*>> chosen(const List& all,
       found.push_back(&item);
   }
   return found;
-}
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  return fmt::format("{:04}-{:02}-{:02}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
 }
 
 /// Whole calls beside busy processes, as a service on a shared machine makes them.

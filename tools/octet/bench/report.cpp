@@ -16,8 +16,8 @@ namespace octet::tool {
 namespace {
 
 constexpr const char* kGenerated =
-    "<!-- Made by `octet bench --suite report` from results/benchmarks/*.json; a test compares the two. "
-    "-->\n\n";
+    "<!-- Made by `octet bench --suite report` from results/benchmarks/*.json and, for the GPU, "
+    "results/device/gpu-suite.json; a test compares them. -->\n\n";
 
 /// A peer has none.
 std::string block_text(const Json& row) {
@@ -257,7 +257,8 @@ std::string run_text(const StoredRun& run) {
 
 constexpr const char* kIntroduction =
     "# Benchmarks\n\n"
-    "Each section is one run of `scripts/bench-cpu`: octet's suite, then the peers, on one machine. Shapes "
+    "Each section of a CPU is one run of `scripts/bench-cpu`: octet's suite, then the peers, on one machine. "
+    "Shapes "
     "are "
     "[batch x] heads x tokens x dim; inputs are normal. Gop/s count both products, 4 · heads · queries · "
     "keys · dim, half of it "

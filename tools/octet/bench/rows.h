@@ -11,6 +11,11 @@ namespace octet::tool {
 enum class Quantisation { counted, excluded };
 const char* name_of(Quantisation quantisation);
 
+/// Six digits: more would be noise, and half of the file.
+double rounded(double x);
+/// The date in UTC, "2026-11-22".
+std::string today();
+
 /// OK if the document is one that `octet bench --suite cpu` writes, peers merged or not: every field there
 /// with its type, figures positive, and each row either measured or skipped with a reason. Errors (io) name
 /// the row and the field.

@@ -1,0 +1,258 @@
+#include "bench/gpu_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "bench/gpu_bars.h"
+#include "bench/gpu_runs.h"
+#include "common/format.h"
+#include "common/table.h"
+
+namespace octet::tool {
+namespace {
+
+/// Microseconds below a millisecond's tenth, milliseconds above.
+std::string time_text(double ms) {
+  if (!std::isfinite(ms)) return kNoFigure;
+  constexpr double kShort = 0.1;
+  return ms < kShort ? significant(1e3 * ms) + " µs" : significant(ms) + " ms";
+}
+
+std::string times_text(double x) { return std::isfinite(x) ? significant(x) + " ×" : kNoFigure; }
+
+std::string joules_text(double joules) {
+  if (!std::isfinite(joules)) return kNoFigure;
+  return joules < 1 ? significant(1e3 * joules) + " mJ" : significant(joules) + " J";
+}
+
+std::string tera_text(double gops) { return significant(1e-3 * gops); }
+
+/// Shapes that are read together.
+struct Group {
+  const char* title;
+  bool (*holds)(const std::string& workload);
+};
+constexpr Group kGroups[] = {
+    {"A1 to A7, batch 1", [](const std::string& w) { return w.ends_with("-b1"); }},
+    {"A1 to A7, batch 8", [](const std::string& w) { return w.ends_with("-b8"); }},
+    {"INT-FlashAttention's protocol", [](const std::string& w) { return w.starts_with("h32-"); }},
+    {"16k tokens, hidden size 2048",
+     [](const std::string& w) { return w.starts_with("d") && !w.ends_with("-causal"); }},
+    {"The same, causal, and a model of 32 heads over 8",
+     [](const std::string& w) { return w.ends_with("-causal"); }},
+};
+
+std::string gpu_provenance(const Json& d) {
+  std::string peers, peaks;
+  for (const Json& p : d["peers"])
+    peers += (peers.empty() ? "" : ", ") + text(p, "name") + " " + text(p, "version");
+  for (const Json& p : d["peaks"])
+    peaks += fmt::format("{}{} {} TOPS", peaks.empty() ? "" : ", ", text(p, "what"),
+                         tera_text(number(&p, "giga")));
+  return fmt::format(
+      "`{}`, version {}, commit {}, {}; compute capability {}, {} processors, driver {}, CUDA {}; {:.0f} s. "
+      "Peaks: {}. Energy: {}. Peers: {}.\n\n",
+      text(d, "command"), text(d, "version"), text(d, "commit"), text(d, "date"), text(d, "capability"),
+      d["processors"].dump(), text(d, "driver"), text(d, "cuda"), number(&d, "seconds"),
+      peaks.empty() ? "not measured" : peaks, text(d, "energy"), peers.empty() ? "none" : peers);
+}
+
+std::string gpu_bars_table(const GpuRun& run) {
+  Table table({{"bar", Align::left}, {"asks for"}, {"measured"}, {"", Align::left}});
+  for (const CpuBar& bar : gpu_bars_of(run)) table.add({bar.what, bar.threshold, bar.measured, bar.verdict});
+  return table.markdown();
+}
+
+/// Each variant's speed over the best of PyTorch's SDPA, beside that one's time.
+std::string ratios_of_group(const GpuRun& run, const std::vector<std::string>& workloads,
+                            const std::string& quantisation) {
+  const std::vector<std::string> ours = run.variants(GpuRun::Side::octet);
+  std::vector<std::string> variants = ours;
+  for (const std::string& peer : run.variants(GpuRun::Side::peer)) {
+    const bool is_measured = std::any_of(workloads.begin(), workloads.end(), [&](const std::string& w) {
+      return run.find(w, peer, quantisation) != nullptr;
+    });
+    if (peer != kSdpaCudnn && peer != kSdpaFlash && is_measured) variants.push_back(peer);
+  }
+  std::vector<Table::Column> columns{{"", Align::left}, {"shape", Align::left}, {"best SDPA"}, {"which"}};
+  for (const std::string& v : variants)
+    columns.push_back({std::find(ours.begin(), ours.end(), v) == ours.end() ? "*" + v + "*" : v});
+  Table table(std::move(columns));
+  for (const std::string& w : workloads) {
+    const Json* best = run.best_sdpa(w);
+    const char* which = !best ? kNoFigure : text(*best, "variant") == kSdpaCudnn ? "cuDNN" : "flash";
+    std::vector<std::string> cells{w, run.shape(w), time_text(number(best, "ms")), which};
+    for (const std::string& v : variants) {
+      const Json* row = run.find(w, v, quantisation);
+      cells.push_back(best ? times_text(number(row, "gops") / number(best, "gops"))
+                           : time_text(number(row, "ms")));
+    }
+    table.add(std::move(cells));
+  }
+  return table.markdown();
+}
+
+std::string gpu_shape_table(const GpuRun& run, const std::string& workload) {
+  Table table({{"", Align::left},
+               {"kernel"},
+               {"TOPS"},
+               {"of peak"},
+               {"× best SDPA"},
+               {"from bf16"},
+               {"× best SDPA"},
+               {"relative RMSE"},
+               {"from bf16"},
+               {"energy a call"}});
+  const double best = number(run.best_sdpa(workload), "gops");
+  for (const GpuRun::Side side : {GpuRun::Side::octet, GpuRun::Side::peer}) {
+    for (const std::string& variant : run.variants(side, workload)) {
+      const Json* kernel = run.find(workload, variant);
+      const Json* whole = run.find(workload, variant, "counted");
+      if (!kernel && !whole) continue;
+      table.add({side == GpuRun::Side::peer ? "*" + variant + "*" : variant, time_text(number(kernel, "ms")),
+                 tera_text(number(kernel, "gops")), percent(number(kernel, "percent_of_peak") / 100),
+                 times_text(number(kernel, "gops") / best), time_text(number(whole, "ms")),
+                 times_text(number(whole, "gops") / best), percent(number(kernel, "relative_rmse")),
+                 percent(number(whole, "relative_rmse")), joules_text(number(kernel, "joules_per_call"))});
+    }
+  }
+  return table.markdown();
+}
+
+std::string energy_table(const GpuRun& run) {
+  Table table({{"shape", Align::left},
+               {"", Align::left},
+               {"energy a call"},
+               {"of SDPA flash's"},
+               {"power"},
+               {"clock"},
+               {"energy from bf16"}});
+  bool any = false;
+  for (const std::string& w : run.workloads()) {
+    const double flash = number(run.find(w, kSdpaFlash), "joules_per_call");
+    for (const GpuRun::Side side : {GpuRun::Side::octet, GpuRun::Side::peer}) {
+      for (const std::string& variant : run.variants(side, w)) {
+        const Json* kernel = run.find(w, variant);
+        const Json* whole = run.find(w, variant, "counted");
+        const double joules = number(kernel, "joules_per_call");
+        const double from_bf16 = number(whole, "joules_per_call");
+        if (!std::isfinite(joules) && !std::isfinite(from_bf16)) continue;
+        any = true;
+        const auto with_unit = [](double x, const char* unit) {
+          return std::isfinite(x) ? fmt::format("{:.0f} {}", x, unit) : kNoFigure;
+        };
+        table.add({run.shape(w), side == GpuRun::Side::peer ? "*" + variant + "*" : variant,
+                   joules_text(joules), percent(joules / flash),
+                   with_unit(number(kernel, "mean_power_w"), "W"),
+                   with_unit(number(kernel, "mean_clock_mhz"), "MHz"), joules_text(from_bf16)});
+      }
+    }
+  }
+  return any ? table.markdown() : "Not measured.\n";
+}
+
+/// Rows that were not measured, by reason.
+std::string gpu_skipped_list(const GpuRun& run) {
+  std::vector<std::string> reasons;
+  std::map<std::string, std::pair<int, std::string>> by_reason;
+  for (const Json& row : run.rows()) {
+    if (!row.contains("skipped")) continue;
+    const std::string reason = text(row, "variant") + ": " + text(row, "skipped");
+    if (!by_reason.contains(reason)) reasons.push_back(reason);
+    auto& [count, where] = by_reason[reason];
+    ++count;
+    const std::string place = text(row, "workload");
+    if (!where.ends_with(place)) where += (where.empty() ? "" : ", ") + place;
+  }
+  std::string list;
+  for (const std::string& reason : reasons)
+    list += fmt::format("- {} rows ({}): {}\n", by_reason[reason].first, by_reason[reason].second, reason);
+  return list.empty() ? "None.\n" : list;
+}
+
+constexpr const char* kGpuIntroduction =
+    "One run of `scripts/bench-gpu`: octet's suites `vit` and `llm-prefill` and the peers, workload by "
+    "workload, "
+    "on one GPU. Inputs are normal numbers in bf16, the same for all. A time is the median of seven replays "
+    "of a "
+    "CUDA graph of up to a hundred calls, after replays to warm up. *Kernel*: octet is given codes and "
+    "packed K and "
+    "V and writes f16 (comfy-kitchen: given its own codes); *from bf16*: the whole call, bf16 to bf16. "
+    "Operations "
+    "count both products, half of them with a causal mask; the peak is what mma.sync of the scheme's formats "
+    "reaches "
+    "from registers in the same run. A ratio is a speed over the faster of PyTorch's SDPA backends, cuDNN "
+    "and flash "
+    "in bf16. The error is against float64, on long shapes over sampled rows, the same ones for all. Energy "
+    "is "
+    "NVML's total over two seconds of replays and more. Italics are peers.\n\n";
+
+}  // namespace
+
+std::string gpu_rows_table(const Json& document) {
+  Table table({{"workload", Align::left},
+               {"scheme", Align::left},
+               {"backend", Align::left},
+               {"quantisation", Align::left},
+               {"ms"},
+               {"TOPS"},
+               {"of peak"},
+               {"relative RMSE"},
+               {"J a call"},
+               {"W"},
+               {"MHz"},
+               {"", Align::left}});
+  for (const Json& row : document["rows"]) {
+    const std::string skipped = row.contains("skipped") ? "skipped: " + text(row, "skipped") : "";
+    table.add({text(row, "workload"), text(row, "variant"), text(row, "backend"), text(row, "quantisation"),
+               significant(number(&row, "ms")), tera_text(number(&row, "gops")),
+               percent(number(&row, "percent_of_peak") / 100), percent(number(&row, "relative_rmse")),
+               significant(number(&row, "joules_per_call")), significant(number(&row, "mean_power_w")),
+               significant(number(&row, "mean_clock_mhz")), skipped});
+  }
+  return fmt::format("{}\n{:.0f} s on {}, driver {}.\n", table.text(), number(&document, "seconds"),
+                     text(document, "gpu"), text(document, "driver"));
+}
+
+std::string gpu_shapes_table(const Json& shapes) {
+  Table table({{"workload", Align::left},
+               {"batch"},
+               {"heads"},
+               {"heads of K"},
+               {"tokens"},
+               {"dim"},
+               {"mask", Align::left},
+               {"energy", Align::left}});
+  for (const Json& row : shapes)
+    table.add({text(row, "workload"), row["batch"].dump(), row["heads"].dump(), row["heads_kv"].dump(),
+               row["tokens_k"].dump(), row["head_dim"].dump(), row["causal"].get<bool>() ? "causal" : "",
+               row["energy"].get<bool>() ? "measured" : ""});
+  return table.text();
+}
+
+std::string gpu_section(const Json& document) {
+  const GpuRun run(document);
+  std::string page = fmt::format("\n## {}\n\n", text(document, "gpu")) + kGpuIntroduction;
+  page += gpu_provenance(document) + "### Bars on this GPU\n\n" + gpu_bars_table(run);
+  std::string details;
+  for (const Group& group : kGroups) {
+    std::vector<std::string> workloads;
+    for (const std::string& w : run.workloads())
+      if (group.holds(w)) workloads.push_back(w);
+    if (workloads.empty()) continue;
+    page +=
+        fmt::format("\n### {}\n\nKernel:\n\n{}\nFrom bf16:\n\n{}", group.title,
+                    ratios_of_group(run, workloads, "excluded"), ratios_of_group(run, workloads, "counted"));
+    for (const std::string& w : workloads)
+      details += fmt::format("\n#### {} ({})\n\n{}", run.shape(w), w, gpu_shape_table(run, w));
+  }
+  page += "\n### Energy\n\n" + energy_table(run);
+  page += "\n### By shape on this GPU\n" + details;
+  page += "\n### Not measured on this GPU\n\n" + gpu_skipped_list(run);
+  return page;
+}
+
+}  // namespace octet::tool

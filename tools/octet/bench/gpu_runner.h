@@ -1,0 +1,61 @@
+// One row of a GPU suite: a plan with its operands in device memory, called and timed.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "bench/cpu_suite.h"
+#include "bench/inputs.h"
+#include "bench/rows.h"
+#include "gpu/energy.h"
+#include "gpu/gpu.h"
+
+namespace octet::tool {
+
+/// Q, K and V in bf16 in device memory.
+struct DeviceInputs {
+  gpu::Memory q, k, v;
+  TensorView q_view, k_view, v_view;
+};
+Result<DeviceInputs> upload_inputs(const CpuInputs& inputs, Threads& threads);
+
+/// A plan with what its calls need. Excluded: codes that the host's quantiser made, K and V packed
+/// beforehand, o in f16. Counted: the bf16 tensors, o in bf16.
+class GpuRunner {
+ public:
+  static Result<GpuRunner> prepare(const CpuVariant& variant, const CpuWorkload& workload,
+                                   Quantisation quantisation, const CpuInputs& inputs,
+                                   const DeviceInputs& device_inputs, const gpu::Stream& stream,
+                                   Threads& threads);
+
+  Status call() const { return packed_ ? plan_.run_packed(args_) : plan_.run(args_); }
+  const AttentionPlan& plan() const { return plan_; }
+  DType output_dtype() const { return args_.o.dtype; }
+  Result<std::vector<std::byte>> download_output() const;
+
+ private:
+  explicit GpuRunner(AttentionPlan plan) : plan_(std::move(plan)) {}
+  Status place_codes(Operands operands);
+  Status place_output(const CpuWorkload& workload, DType dtype);
+
+  AttentionPlan plan_;
+  AttentionArgs args_;
+  bool packed_ = false;
+  std::vector<gpu::Memory> memory_;  ///< of codes, output and workspace; the output's is at output_
+  std::size_t output_ = 0;
+};
+
+/// Seconds of a call, and the graph that they were measured with.
+struct GpuTiming {
+  double seconds = 0;
+  int calls_per_graph = 0;
+  gpu::Graph graph;
+};
+/// The median of seven replays of a graph, after replays to warm up; it holds so many calls that it lasts
+/// some 10 ms, from one to a hundred.
+Result<GpuTiming> time_on_gpu(const gpu::Stream& stream, const std::function<Status()>& call);
+
+/// Energy of the timing's calls, from replays in bursts.
+Result<gpu::Energy> weigh(const gpu::EnergyCounter& counter, const gpu::Stream& stream,
+                          const GpuTiming& timing, double seconds);
+
+}  // namespace octet::tool

@@ -1,0 +1,118 @@
+#include "bench/gpu_workloads.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/sentence.h"
+#include "common/text.h"
+#include "io/host_tensor.h"
+
+namespace octet::tool {
+namespace {
+
+constexpr GpuWorkload vit(const char* name, std::int64_t batch, std::int64_t heads, bool weighed = false) {
+  return {"vit", {name, Kind::vision, batch, heads, heads, 197, 197, 64}, weighed};
+}
+constexpr GpuWorkload swin(const char* name, std::int64_t windows, std::int64_t heads, bool weighed = false) {
+  return {"vit", {name, Kind::vision, windows, heads, heads, 49, 49, 32}, weighed};
+}
+constexpr GpuWorkload protocol(const char* name, std::int64_t tokens, bool weighed = false) {
+  return {"llm-prefill", {name, Kind::prefill, 4, 32, 32, tokens, tokens, 64}, weighed};
+}
+constexpr GpuWorkload grid(const char* name, std::int64_t tokens, std::int64_t dim, Mask mask,
+                           bool weighed = false) {
+  constexpr std::int64_t kTokens = 16384, kHidden = 2048;
+  const std::int64_t heads = kHidden / dim;
+  return {"llm-prefill",
+          {name, Kind::prefill, kTokens / tokens, heads, heads, tokens, tokens, dim, mask},
+          weighed};
+}
+
+constexpr GpuWorkload kGpuWorkloads[] = {
+    vit("A1-b1", 1, 3),
+    vit("A2-b1", 1, 6),
+    vit("A3-b1", 1, 12),
+    swin("A4-b1", 64, 3),
+    swin("A5-b1", 16, 6),
+    swin("A6-b1", 4, 12),
+    swin("A7-b1", 1, 24),
+    vit("A1-b8", 8, 3),
+    vit("A2-b8", 8, 6, true),
+    vit("A3-b8", 8, 12),
+    swin("A4-b8", 8 * 64, 3),
+    swin("A5-b8", 8 * 16, 6),
+    swin("A6-b8", 8 * 4, 12),
+    swin("A7-b8", 8, 24, true),
+    protocol("h32-1k", 1024),
+    protocol("h32-2k", 2048),
+    protocol("h32-4k", 4096),
+    protocol("h32-8k", 8192),
+    protocol("h32-16k", 16384, true),
+    grid("d64-4k", 4096, 64, Mask::none),
+    grid("d64-8k", 8192, 64, Mask::none),
+    grid("d64-16k", 16384, 64, Mask::none),
+    grid("d64-4k-causal", 4096, 64, Mask::causal),
+    grid("d64-8k-causal", 8192, 64, Mask::causal),
+    grid("d64-16k-causal", 16384, 64, Mask::causal),
+    grid("d128-4k", 4096, 128, Mask::none),
+    grid("d128-8k", 8192, 128, Mask::none),
+    grid("d128-16k", 16384, 128, Mask::none, true),
+    grid("d128-4k-causal", 4096, 128, Mask::causal),
+    grid("d128-8k-causal", 8192, 128, Mask::causal),
+    grid("d128-16k-causal", 16384, 128, Mask::causal),
+    grid("d256-4k", 4096, 256, Mask::none),
+    grid("d256-8k", 8192, 256, Mask::none),
+    grid("d256-16k", 16384, 256, Mask::none),
+    grid("d256-4k-causal", 4096, 256, Mask::causal),
+    grid("d256-8k-causal", 8192, 256, Mask::causal),
+    grid("d256-16k-causal", 16384, 256, Mask::causal),
+    {"llm-prefill", {"gqa-8k-causal", Kind::prefill, 1, 32, 8, 8192, 8192, 128, Mask::causal}},
+};
+
+}  // namespace
+
+std::span<const GpuWorkload> gpu_workloads() { return kGpuWorkloads; }
+
+Result<std::vector<const GpuWorkload*>> chosen_gpu_workloads(const std::string& suite,
+                                                             const std::vector<std::string>& names) {
+  std::vector<const GpuWorkload*> chosen;
+  std::string known;
+  const auto is_of_suite = [&](const GpuWorkload& w) { return suite == w.suite; };
+  for (const GpuWorkload& w : kGpuWorkloads)
+    if (is_of_suite(w)) known += (known.empty() ? "" : ", ") + std::string(w.shape.name);
+  for (const std::string& name : names) {
+    const bool found =
+        std::any_of(std::begin(kGpuWorkloads), std::end(kGpuWorkloads),
+                    [&](const GpuWorkload& w) { return is_of_suite(w) && name == w.shape.name; });
+    if (!found)
+      return broken("--workloads", in_quotes(name), fmt::format("{} on a GPU has none of this name", suite),
+                    "choose from " + known);
+  }
+  for (const GpuWorkload& w : kGpuWorkloads) {
+    if (is_of_suite(w) &&
+        (names.empty() || std::find(names.begin(), names.end(), w.shape.name) != names.end()))
+      chosen.push_back(&w);
+  }
+  return chosen;
+}
+
+Result<std::vector<std::string>> weighed_workloads(const std::vector<const GpuWorkload*>& chosen,
+                                                   const std::string& option) {
+  std::vector<std::string> weighed;
+  const std::vector<std::string> names = split(option, ',');
+  for (const GpuWorkload* w : chosen) {
+    const bool named = std::find(names.begin(), names.end(), w->shape.name) != names.end();
+    if (option.empty() ? w->weighed : option == "all" || named) weighed.emplace_back(w->shape.name);
+  }
+  if (option.empty() || option == "all" || option == "none") return weighed;
+  for (const std::string& name : names) {
+    if (std::none_of(std::begin(kGpuWorkloads), std::end(kGpuWorkloads),
+                     [&](const GpuWorkload& w) { return name == w.shape.name; }))
+      return broken("--energy", in_quotes(name), "no suite has a workload of this name",
+                    "choose all, none, or names that --list prints");
+  }
+  return weighed;
+}
+
+}  // namespace octet::tool
