@@ -423,12 +423,18 @@ class Bench:
         row.update({key: float(f"{x:.6g}") for key, x in row.items() if isinstance(x, float)})
 
     def measure_peers(self, w, told):
-        tensors = inputs_of(self.torch, w, told, self.options.seed, "cuda")
-        reference = Reference(self.torch, w, told, *tensors)
+        tensors = reference = failure = None
+        try:
+            tensors = inputs_of(self.torch, w, told, self.options.seed, "cuda")
+            reference = Reference(self.torch, w, told, *tensors)
+        except Exception as reason:  # too little memory, or other numbers than octet's: no row of this workload
+            failure = reason
         for peer in self.peers:
             for quantisation, entry in peer.entries.items():
                 row = self.row(w, peer, quantisation)
                 try:
+                    if failure:
+                        raise failure
                     self.fill(row, w, peer, entry, tensors, reference)
                 except Exception as reason:  # whatever a library throws is that row's reason
                     for field in ("ms", "gops", "calls_per_graph"):
@@ -462,10 +468,7 @@ class Bench:
                 continue
             self.adopt(part)
             if self.peers:
-                try:
-                    self.measure_peers(w, part["inputs"][0])
-                except Exception as reason:
-                    sys.exit(f"gpu.py: {w['workload']}: {first_line(reason)}")
+                self.measure_peers(w, part["inputs"][0])
                 self.torch.cuda.empty_cache()  # the next workload's octet needs the memory
             print(f"[{i + 1}/{len(shapes)}] {time.monotonic() - start:.0f} s {w['workload']}: {self.summary(w)}",
                   file=sys.stderr, flush=True)

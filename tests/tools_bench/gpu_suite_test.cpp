@@ -356,6 +356,16 @@ TEST(GpuReport, ShowsRatiosToTheFasterSdpaAndEnergyBesideFlash) {
   EXPECT_NE(gpu_rows_table(document).find("A2-b8"), std::string::npos);
 }
 
+TEST(GpuReport, AVariantThatWasNotMeasuredHasNoColumn) {
+  Json document = sound_gpu();
+  Json late = row_of("vit", "A3-b8", "all", 1);
+  late.erase("ms"), late["skipped"] = "the run's 9 minutes were up";
+  document["rows"].push_back(late);
+  const std::string page = gpu_section(document);
+  EXPECT_EQ(page.find("| all |"), std::string::npos) << page;
+  EXPECT_NE(page.find("1 rows (A3-b8): all: the run's 9 minutes were up"), std::string::npos) << page;
+}
+
 std::map<std::string, std::string> verdicts(const Json& document) {
   std::map<std::string, std::string> found;
   for (const CpuBar& bar : gpu_bars_of(GpuRun(document))) {

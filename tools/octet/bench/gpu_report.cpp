@@ -69,17 +69,18 @@ std::string gpu_bars_table(const GpuRun& run) {
 /// Each variant's speed over the best of PyTorch's SDPA, beside that one's time.
 std::string ratios_of_group(const GpuRun& run, const std::vector<std::string>& workloads,
                             const std::string& quantisation) {
-  const std::vector<std::string> ours = run.variants(GpuRun::Side::octet);
-  std::vector<std::string> variants = ours;
-  for (const std::string& peer : run.variants(GpuRun::Side::peer)) {
-    const bool is_measured = std::any_of(workloads.begin(), workloads.end(), [&](const std::string& w) {
-      return run.find(w, peer, quantisation) != nullptr;
-    });
-    if (peer != kSdpaCudnn && peer != kSdpaFlash && is_measured) variants.push_back(peer);
-  }
+  std::vector<std::string> variants;
   std::vector<Table::Column> columns{{"", Align::left}, {"shape", Align::left}, {"best SDPA"}, {"which"}};
-  for (const std::string& v : variants)
-    columns.push_back({std::find(ours.begin(), ours.end(), v) == ours.end() ? "*" + v + "*" : v});
+  for (const GpuRun::Side side : {GpuRun::Side::octet, GpuRun::Side::peer}) {
+    for (const std::string& v : run.variants(side)) {
+      const bool is_measured = std::any_of(workloads.begin(), workloads.end(), [&](const std::string& w) {
+        return run.find(w, v, quantisation) != nullptr;
+      });
+      if (v == kSdpaCudnn || v == kSdpaFlash || !is_measured) continue;
+      variants.push_back(v);
+      columns.push_back({side == GpuRun::Side::peer ? "*" + v + "*" : v});
+    }
+  }
   Table table(std::move(columns));
   for (const std::string& w : workloads) {
     const Json* best = run.best_sdpa(w);
