@@ -82,3 +82,9 @@ function(octet_cuda_flags target)
     endif()
   endforeach()
 endfunction()
+
+# Keeps what ptxas says of the kernels of a target beside its objects (keep_ptxas.sh): registers, stack and spills stand in no object.
+function(octet_keep_ptxas target)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xptxas -v>")
+  set_target_properties(${target} PROPERTIES RULE_LAUNCH_COMPILE "${PROJECT_SOURCE_DIR}/cmake/keep_ptxas.sh <OBJECT>")
+endfunction()
