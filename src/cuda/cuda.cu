@@ -78,8 +78,8 @@ DeviceOperand device_operand(const QuantizedTensor& x) {
   o.scales = device_tensor(x.scales);
   o.exponent = device_tensor(x.channel_exponent);
   o.dim = static_cast<std::int32_t>(x.codes.shape[3]);
-  o.tokens_per_scale = static_cast<std::int32_t>(x.tokens_per_scale);
-  o.channels_per_scale = static_cast<std::int32_t>(x.channels_per_scale);
+  o.tokens_per_scale = Divider(x.tokens_per_scale);
+  o.channels_per_scale = Divider(x.channels_per_scale);
   return o;
 }
 
@@ -105,9 +105,9 @@ Call call_of(const AttentionDesc& d, const AttentionArgs& args) {
   call.prepare.tokens_k = d.tokens_k;
   call.prepare.options = d.options;
   call.heads_q = static_cast<std::int32_t>(d.heads_q);
-  call.group = static_cast<std::int32_t>(d.heads_q / d.heads_kv);
+  call.group = Divider(d.heads_q / d.heads_kv);
   call.dim_v = static_cast<std::int32_t>(d.head_dim_v);
-  call.key_block = static_cast<std::int32_t>(d.key_block);
+  call.key_block = Divider(d.key_block);
   call.mask = d.mask;
   // A window as wide as all tokens hides nothing more than a wider one.
   const std::int64_t all = d.tokens_q + d.tokens_k;

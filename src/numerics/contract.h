@@ -51,7 +51,7 @@
 // A scheme may have value(code): then v[j][c] is that of V's code, so that V enters the product rounded to
 // another format. A scheme may have padding_mass(step): then sum gains it once for each key that the
 // sequence's last block lacks (a published kernel that counts its padding). Keys hidden by a mask never
-// count.
+// count. bias(0) is Bias{}.
 //
 // A scheme may name a Merge, a type with merge(state, other) and merge_out(out, state, other out, other
 // state): then a row's keys may be cut into ranges of whole key blocks, each computed by itself, and what two

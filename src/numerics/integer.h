@@ -11,6 +11,7 @@
 #include "numerics/integer_arith.h"
 #include "numerics/integer_bins.h"
 #include "numerics/integer_ends.h"
+#include "numerics/integer_quotient.h"
 #include "numerics/integer_rows.h"
 #include "numerics/integer_views.h"
 
@@ -372,7 +373,7 @@ struct IntegerScheme {
     if (v.mantissa != 0 && up < 40) {
       // note: below 0 or below kVUnit only for scales of a caller's own that are no numbers, or above
       // v_largest.
-      multiplier = up < 0 ? kVUnit : ((std::int64_t{1} << up) + v.mantissa / 2) / v.mantissa;
+      multiplier = up < 0 ? kVUnit : integer::quotient((std::int64_t{1} << up) + v.mantissa / 2, v.mantissa);
       if (multiplier < kVUnit) multiplier = kVUnit;
     }
     if (multiplier > kVLargest) multiplier = kVLargest;
@@ -541,8 +542,9 @@ OCTET_HD typename IntegerScheme<L>::Ending IntegerScheme<L>::ending(const State&
   constexpr std::int64_t kUnit = 1157442765409226768;  // round(2^61 * 128 / 255): P's unit over the weights'
   constexpr std::int32_t kSumBits = 31;
   const integer::Scaled sum = integer::normalised(state.sum.total(), 0, kSumBits);
-  const std::int64_t reciprocal = (kUnit + sum.mantissa / 2) / sum.mantissa;  // 2^29 < reciprocal < 2^31
-  const std::int64_t largest = mantissa * reciprocal;                         // 2^59 <= largest < 2^62
+  const std::int64_t reciprocal =
+      integer::quotient(kUnit + sum.mantissa / 2, sum.mantissa);  // 2^29 < reciprocal < 2^31
+  const std::int64_t largest = mantissa * reciprocal;             // 2^59 <= largest < 2^62
   e.reciprocal = static_cast<std::uint32_t>(reciprocal);
   e.shift = integer::bit_length(static_cast<std::uint64_t>(largest)) - 7;
   if (integer::shift_round(largest, e.shift) > 127) ++e.shift;  // rounding carried to 128

@@ -3,6 +3,7 @@
 // s8 against the running maximum. Source: QFlash, equations (3) to (16), Algorithms 1 and 2; where paper and
 // kernel differ, the kernel.
 #pragma once
+#include "base/divider.h"
 #include "base/hd.h"
 #include "numerics/contract.h"
 #include "numerics/exp2.h"
@@ -16,6 +17,7 @@ struct QFlashConstants {
   ShiftExp2Constants exp;   ///< R0 = round(1 / D), M_e = round(-D 2^16)
   std::int32_t requantise;  ///< M_r = round(127 D 2^16): E / R0 to a P code
   std::int32_t release;     ///< M_a = round(2^30 / R0)
+  Divider by_one;           ///< of R0, where the quotient is one; else nobody asks
 };
 
 /// x rounded to an integer, ties to even, held within int32. For any x that is not NaN.
@@ -88,7 +90,9 @@ struct QFlashScheme {
   SchemeOptions options;
 
   static OCTET_HD QFlashScheme prepare(const Prepare& p) {
-    return {qflash_constants(p.softmax_scale, p.q_scale, p.k_scale), p.v_scale, p.options};
+    QFlashConstants constants = qflash_constants(p.softmax_scale, p.q_scale, p.k_scale);
+    if (p.options.quotient == SchemeOptions::Quotient::divide) constants.by_one = Divider(constants.exp.one);
+    return {constants, p.v_scale, p.options};
   }
   OCTET_HD Row row(float /*q_scale*/) const { return {}; }
   OCTET_HD Block block(float /*k_scale*/) const { return {}; }
@@ -140,8 +144,14 @@ struct QFlashScheme {
   // Of a lane and of one number alike.
   template <class X>
   OCTET_HD X exponential(X x) const {
-    return options.quotient == SchemeOptions::Quotient::divide ? shift_exp2_divide(x, constants.exp)
-                                                               : shift_exp2_multiply(x, constants.exp);
+    if (options.quotient == SchemeOptions::Quotient::multiply_shift)
+      return shift_exp2_multiply(x, constants.exp);
+    if constexpr (sizeof(X) > sizeof(std::int32_t)) {
+      return shift_exp2_divide(x, constants.exp);
+    } else {
+      const std::uint32_t quotient = constants.by_one.quotient(0u - as_unsigned(x));
+      return shift_exp2_from_quotient(x, as_signed(quotient), constants.exp.one);
+    }
   }
 
   /// before * 2^(...) + now. (14), release: the decay's factor R0 is taken out at once, in 64 bits. (13),

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/divider.h"
 #include "numerics/contract.h"
 #include "octet/types.hpp"
 
@@ -19,7 +20,7 @@ struct DeviceTensor {
 struct DeviceOperand {
   DeviceTensor codes, scales, exponent;
   std::int32_t dim = 0;  ///< of the codes
-  std::int32_t tokens_per_scale = 0, channels_per_scale = 0;
+  Divider tokens_per_scale{0}, channels_per_scale{0};
 };
 
 /// The token ranges of queries or keys. Dense: sequence s is batch entry s. Packed: tokens [cu_seqlens[s],
@@ -47,11 +48,12 @@ struct DeviceBias {
 };
 
 struct Call {
-  Prepare prepare;                      ///< its scales are read on the device: below
-  bool tensor_scales[3] = {};           ///< of q, k, v: whether the one scale goes into prepare
-  std::int32_t heads_q = 1, group = 1;  ///< group: query heads a key head
+  Prepare prepare;             ///< its scales are read on the device: below
+  bool tensor_scales[3] = {};  ///< of q, k, v: whether the one scale goes into prepare
+  std::int32_t heads_q = 1;
+  Divider group{1};  ///< query heads a key head
   std::int32_t dim_v = 0;
-  std::int32_t key_block = 128;
+  Divider key_block{128};
   Mask mask = Mask::none;
   std::int32_t window_left = -1, window_right = -1;
   DeviceSequences queries, keys;

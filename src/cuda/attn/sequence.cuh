@@ -20,7 +20,7 @@ __device__ __forceinline__ Sequence sequence_at(const DeviceSequences& all, std:
 /// A sequence's first group of `size` tokens, where groups of sequences are numbered one after the other
 /// with room for a part of one in each.
 __device__ __forceinline__ std::int32_t first_group_bound(const DeviceSequences& all, std::int32_t index,
-                                                          std::int32_t size) {
+                                                          const Divider& size) {
   if (!all.cu_seqlens) return index * ((all.tokens + size - 1) / size);
   return all.cu_seqlens[index] / size + index;
 }
@@ -28,8 +28,7 @@ __device__ __forceinline__ std::int32_t first_group_bound(const DeviceSequences&
 /// The sequence of group number `group` so counted, by bisection; the group may lie behind the sequence's
 /// end.
 __device__ __forceinline__ std::int32_t sequence_of_group(const DeviceSequences& all, std::int32_t group,
-                                                          std::int32_t size) {
-  if (!all.cu_seqlens) return group / ((all.tokens + size - 1) / size);
+                                                          const Divider& size) {
   std::int32_t low = 0, high = all.count - 1;
   while (low < high) {
     const std::int32_t middle = (low + high + 1) / 2;
@@ -43,7 +42,7 @@ __device__ __forceinline__ std::int32_t sequence_of_group(const DeviceSequences&
 
 /// Index along the axis of scale groups of a sequence's first one (base/sequences.h).
 __device__ __forceinline__ std::int64_t first_scale_group(const DeviceSequences& all, std::int32_t index,
-                                                          std::int32_t tokens_per_scale) {
+                                                          const Divider& tokens_per_scale) {
   if (!all.cu_seqlens) return 0;
   if (tokens_per_scale == 0) return index;
   if (tokens_per_scale == 1) return all.cu_seqlens[index];

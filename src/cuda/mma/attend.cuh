@@ -62,7 +62,7 @@ class Attention {
   __device__ Attention(const Call& call, Shared& shared)
       : call_(call),
         shared_(shared),
-        rows_a_block_(static_cast<std::int32_t>(blockDim.x) / 32 * kRowsAWarp),
+        rows_a_block_(Divider::power_of_two(kLog2RowsAWarp + static_cast<std::int32_t>(blockDim.x) / 64)),
         scheme_(scheme_of<S>(call)) {}
 
   __device__ __forceinline__ void run() {
@@ -175,7 +175,7 @@ class Attention {
                                                const HeadOperand& v, const HeadBias& bias, std::int32_t begin,
                                                const Sequence& queries, const Sequence& keys,
                                                std::int32_t head) {
-    const std::int32_t size = call_.key_block;
+    const Divider size = call_.key_block;
     const std::int32_t last = min(begin + rows_a_block_, queries.length) - 1;
     const KeyRange first_sees = visible_range(call_, begin, queries.length, keys.length);
     const KeyRange last_sees = visible_range(call_, last, queries.length, keys.length);
@@ -241,7 +241,7 @@ class Attention {
           Softmax::score(scheme_, acc, of_keys, constants, rows, view, score,
                          [&](int tile, int e) { return added.of[tile * 4 + e]; });
         } else {
-          const typename S::Bias none = scheme_.bias(0.0f);
+          const typename S::Bias none{};  // bias(0), without its arithmetic
           Softmax::score(scheme_, acc, of_keys, constants, rows, view, score, [&](int, int) { return none; });
         }
         if (!whole) Softmax::hide(score, hidden);
@@ -310,6 +310,8 @@ class Attention {
 
   template <class Of>
   __device__ __forceinline__ void put_channels(const Of& of) {
+    // note: unrolled, the loop would divide by its step.
+#pragma unroll 1
     for (int c = static_cast<int>(threadIdx.x); c < kTile.head_dim; c += static_cast<int>(blockDim.x))
       shared_.channels[c] = of(min(c, call_.dim_v - 1));
   }
@@ -323,7 +325,9 @@ class Attention {
 
   const Call& call_;
   Shared& shared_;
-  const std::int32_t rows_a_block_;
+  // 1, 2 or 4 warps: half of them is the logarithm.
+  static_assert(kMostWarps == 4, "the logarithm of 8 is not half of it");
+  const Divider rows_a_block_;
   const S scheme_;
 };
 

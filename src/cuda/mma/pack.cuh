@@ -21,7 +21,8 @@ class Packing {
   __device__ explicit Packing(const Call& call) : call_(call), scheme_(attn::scheme_of<S>(call)) {}
 
   __device__ void run() {
-    const std::int32_t group = static_cast<std::int32_t>(blockIdx.x), size = call_.key_block;
+    const std::int32_t group = static_cast<std::int32_t>(blockIdx.x);
+    const Divider size = call_.key_block;
     const std::int32_t index = attn::sequence_of_group(call_.keys, group, size);
     const attn::Sequence keys = attn::sequence_at(call_.keys, index);
     const std::int32_t begin = (group - attn::first_group_bound(call_.keys, index, size)) * size;

@@ -11,7 +11,7 @@ struct Tile {
 };
 
 /// Rows that a warp computes: those of one fragment.
-inline constexpr std::int32_t kRowsAWarp = 16;
+inline constexpr std::int32_t kRowsAWarp = 16, kLog2RowsAWarp = 4;
 /// Warps of a block of threads, each with rows of its own against the same keys.
 inline constexpr std::int32_t kMostWarps = 4;
 

@@ -4,27 +4,12 @@
 #include <array>
 #include <cstdint>
 
+#include "base/divider.h"
 #include "base/hd.h"
 #include "base/sequences.h"
 #include "octet/types.hpp"
 
 namespace octet::cuda {
-
-/// Division of n < 2^31 by a number that the host knows, in three instructions.
-/// Source: Granlund, Montgomery, "Division by invariant integers using multiplication" (1994), figure 4.1.
-struct Divider {
-  std::uint32_t divisor = 1, magic = 1;
-  int shift = 0;
-
-  Divider() = default;
-  explicit Divider(std::int64_t by) : divisor(static_cast<std::uint32_t>(by)) {
-    while ((std::uint64_t{1} << shift) < divisor) ++shift;
-    magic = static_cast<std::uint32_t>(
-        (std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - divisor) / divisor + 1);
-  }
-
-  __device__ std::uint32_t quotient(std::uint32_t n) const { return (__umulhi(n, magic) + n) >> shift; }
-};
 
 /// The sequence that token t of a packed tensor belongs to: the largest s with cu_seqlens[s] <= t, which
 /// holds it unless it is empty or the last.
