@@ -1,5 +1,8 @@
 // The mma kernels, and the quantiser on the GPU before them, against the reference: integer schemes bit for
-// bit, the others within what another order of float sums may change. Without a GPU everything is skipped.
+// bit, the others within what another order of float sums may change, and each element within the scheme's
+// own bound of float64 attention. Without a GPU everything is skipped.
+#include <cmath>
+
 #include "core/schemes.h"
 #include "numerics/contract.h"
 #include "tests/attention/features.h"
@@ -7,6 +10,16 @@
 
 namespace octet::testing {
 namespace {
+
+/// What beside the reference a call is held to.
+enum class Also { nothing, the_bound };
+
+/// QFlash's problems: ViT and DeiT of three sizes, and the stages of Swin-T and S, whose windows are entries
+/// of the batch. Source: QFlash, table 1.
+struct PaperProblem {
+  const char* name;
+  std::int64_t windows, heads, tokens, dim;
+};
 
 class Mma : public OnDevice {
  protected:
@@ -26,12 +39,39 @@ class Mma : public OnDevice {
     }
   }
 
-  void expect_reference(Call call, const std::string& what) const {
+  /// The same of the LSE, absolutely. A row's sum of e4m3 codes has the step of one that falls on the other
+  /// side of a tie: 32 of at least 448, or 16 of at least 256.
+  double lse_allowance() const {
+    if (GetParam() == Scheme::int8_fp8 || GetParam() == Scheme::fp8) return std::log1p(1.0 / 14);
+    return 2 * allowance() + 1e-5;
+  }
+
+  /// Every element within its bound of float64 attention; a scheme of the reference's bits is where that is.
+  static void expect_within_bound(const Output& got, const Output& exact, const Output& bound,
+                                  const std::string& where) {
+    Tensor o = got.o;
+    std::int64_t beyond = 0;
+    o.each([&](float& x, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t c) {
+      const double error = std::fabs(double{x} - double{exact.o.at(b, h, i, c)});
+      if (error <= double{bound.o.at(b, h, i, c)} || beyond++ > 0) return;
+      ADD_FAILURE() << where << ": element (" << b << ", " << h << ", " << i << ", " << c << ") is " << x
+                    << " against " << exact.o.at(b, h, i, c) << ", bound " << bound.o.at(b, h, i, c);
+    });
+    EXPECT_EQ(beyond, 0) << where << ": elements beyond their bound";
+  }
+
+  void expect_reference(Call call, const std::string& what, Also also = Also::nothing) const {
     const Scheme scheme = GetParam();
     call.options.backend = "reference";
     const Output want = run(call, scheme);
     if (want.status.code() == Code::unsupported) return;
     ASSERT_TRUE(want.status.ok()) << want.status.message();
+    Output exact, bound;
+    if (allowance() == 0) also = Also::nothing;  // tests/attention/bound_test.cpp says it of the same bits
+    if (also == Also::the_bound) {
+      exact = run(call, Scheme::exact), bound = error_bound(call, scheme);
+      ASSERT_TRUE(exact.status.ok() && bound.status.ok()) << exact.status.message() << bound.status.message();
+    }
     // note: from codes the LSE gets back what K's mean takes away from Q as quantised, not from Q.
     const double of_codes = scheme_info(scheme).qk == DType::s4 ? 0.5 : 0.1;
     const bool shifted = scheme_info(scheme).recipe.smooth != Smooth::none;
@@ -46,16 +86,33 @@ class Mma : public OnDevice {
         EXPECT_TRUE(!compares_lse || same_bits(got.lse, want.lse)) << where << ": LSE";
       } else {
         EXPECT_LE(relative_error(got.o, want.o), allowed) << where;
-        const double most = compares_lse ? 2 * allowed + 1e-5 : of_codes;
+        const double most = compares_lse ? lse_allowance() : of_codes;
         EXPECT_LE(largest_difference(got.lse, want.lse), most) << where << ": LSE";
       }
+      if (also == Also::the_bound) expect_within_bound(got, exact, bound, where);
       EXPECT_TRUE(got.o.intact() && got.lse.intact()) << where << ": written outside the output";
+    }
+  }
+
+  /// Numbers of the paper's protocol, uniform on (-4, 4); windows also with a bias for each head.
+  void expect_problem(const PaperProblem& p) const {
+    for (std::int64_t batch : {1, 8}) {
+      Call call = normal_call(batch * p.windows, p.heads, p.tokens, p.tokens, p.dim);
+      Random random(static_cast<std::uint64_t>(batch));
+      for (Tensor* x : {&call.q, &call.k, &call.v})
+        x->each([&](float& number, auto...) { number = static_cast<float>(random.uniform(-4, 4)); });
+      const std::string what = std::string(p.name) + ", batch " + std::to_string(batch);
+      expect_reference(call, what, Also::the_bound);
+      if (p.dim == 64) continue;
+      call.bias = Tensor(1, p.heads, p.tokens, p.tokens);
+      call.bias.fill_normal(random);
+      expect_reference(call, what + ", relative positions");
     }
   }
 };
 
 TEST_P(Mma, FollowsTheReferenceInEveryFeature) {
-  for (const Feature& f : features()) expect_reference(f.make(), f.name);
+  for (const Feature& f : features()) expect_reference(f.make(), f.name, Also::the_bound);
 }
 
 TEST_P(Mma, FollowsTheReferenceAtEveryLength) {
@@ -86,6 +143,32 @@ TEST_P(Mma, FollowsTheReferenceAtEveryKeyBlock) {
     expect_reference(call, "key block " + std::to_string(block));
     call.options.mask = Mask::causal;
     expect_reference(call, "causal, key block " + std::to_string(block));
+  }
+}
+
+TEST_P(Mma, FollowsTheReferenceOnA1) { expect_problem({"A1", 1, 3, 197, 64}); }
+TEST_P(Mma, FollowsTheReferenceOnA2) { expect_problem({"A2", 1, 6, 197, 64}); }
+TEST_P(Mma, FollowsTheReferenceOnA3) { expect_problem({"A3", 1, 12, 197, 64}); }
+TEST_P(Mma, FollowsTheReferenceOnA4) { expect_problem({"A4", 64, 3, 49, 32}); }
+TEST_P(Mma, FollowsTheReferenceOnA5) { expect_problem({"A5", 16, 6, 49, 32}); }
+TEST_P(Mma, FollowsTheReferenceOnA6) { expect_problem({"A6", 4, 12, 49, 32}); }
+TEST_P(Mma, FollowsTheReferenceOnA7) { expect_problem({"A7", 1, 24, 49, 32}); }
+
+TEST_P(Mma, FollowsTheReferenceForEveryNumberOfQueryHeadsAKeyHead) {
+  constexpr std::int64_t kKeyHeads = 2, kRows = 75, kKeys = 150;
+  for (std::int64_t group = 1; group <= 8; ++group) {
+    Call call = normal_call(1, kKeyHeads * group, kRows, kKeys, 64, static_cast<std::uint64_t>(group));
+    Random random(static_cast<std::uint64_t>(group) + 100);
+    call.k = Tensor(1, kKeyHeads, kKeys, 64), call.v = Tensor(1, kKeyHeads, kKeys, 64);
+    call.k.fill_normal(random), call.v.fill_normal(random);
+    const std::string what = std::to_string(group) + " query heads a key head";
+    expect_reference(call, what, Also::the_bound);
+    Call causal = call;
+    causal.options.mask = Mask::causal;
+    expect_reference(causal, what + ", causal", Also::the_bound);
+    call.mask.resize(static_cast<std::size_t>(kRows * kKeys));
+    for (std::size_t i = 0; i < call.mask.size(); ++i) call.mask[i] = (i * 7919 / 3) % 5 != 0;
+    expect_reference(call, what + ", masked", Also::the_bound);
   }
 }
 
