@@ -66,6 +66,7 @@ ${_cases}    case Scheme::int4: return &kKernels_int8;
 endfunction()
 
 # Flags of every target with device code. -std as a plain option: CMake 3.25 knows no C++20 flag for this nvcc.
+# --compress-mode=size: code takes a quarter of its bytes in the library, and is unpacked when the driver loads it.
 # -Wno-restrict: as in flags.cmake. -fmad=false, unless a source says otherwise: a multiplication and an addition are two roundings on the host too.
 function(octet_cuda_flags target)
   get_target_property(_sources ${target} SOURCES)
@@ -73,7 +74,7 @@ function(octet_cuda_flags target)
     POSITION_INDEPENDENT_CODE ON CUDA_VISIBILITY_PRESET hidden)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   target_compile_options(${target} PRIVATE
-    $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -Werror=all-warnings>
+    $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -Werror=all-warnings --compress-mode=size>
     "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xcompiler -ffp-contract=off,-Wno-restrict>")
   foreach(_source IN LISTS _sources)
     get_source_file_property(_options ${_source} COMPILE_OPTIONS)
