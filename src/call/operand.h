@@ -6,7 +6,7 @@
 
 #include "base/sequences.h"
 #include "numerics/contract.h"
-#include "numerics/formats.h"
+#include "numerics/number_at.h"
 #include "octet/types.hpp"
 
 namespace octet::call {
@@ -15,38 +15,6 @@ namespace octet::call {
 template <class T>
 const T* row_of(const TensorView& x, std::int64_t b, std::int64_t h, std::int64_t t) {
   return static_cast<const T*>(x.data) + b * x.stride[0] + h * x.stride[1] + t * x.stride[2];
-}
-
-/// Code number `offset` of a packed s4 tensor.
-inline float s4_at(const std::uint8_t* pairs, std::int64_t offset) {
-  const std::uint8_t pair = pairs[offset >> 1];
-  return static_cast<float>((offset & 1) ? s4_high(pair) : s4_low(pair));
-}
-
-/// One number of a plain or coded tensor, exactly.
-inline float decode(const TensorView& x, std::int64_t offset) {
-  switch (x.dtype) {
-    case DType::f32:
-      return static_cast<const float*>(x.data)[offset];
-    case DType::f16:
-      return f32_from_f16(static_cast<const std::uint16_t*>(x.data)[offset]);
-    case DType::bf16:
-      return f32_from_bf16(static_cast<const std::uint16_t*>(x.data)[offset]);
-    case DType::e4m3:
-      return f32_from_e4m3(static_cast<const std::uint8_t*>(x.data)[offset]);
-    case DType::e5m2:
-      return f32_from_e5m2(static_cast<const std::uint8_t*>(x.data)[offset]);
-    case DType::s8:
-      return static_cast<const std::int8_t*>(x.data)[offset];
-    case DType::f64:
-      return static_cast<float>(static_cast<const double*>(x.data)[offset]);
-    case DType::s4: {
-      const std::uint8_t byte = static_cast<const std::uint8_t*>(x.data)[offset >> 1];
-      return static_cast<float>((offset & 1) ? s4_high(byte) : s4_low(byte));
-    }
-    default:
-      return 0;
-  }
 }
 
 /// The operand's codes, scales and exponents of one (sequence, head).
@@ -75,7 +43,7 @@ class HeadOperand {
       for (std::int64_t c = 0; c < dim(); ++c) row[c] = static_cast<T>(codes[c]);
     } else {
       for (std::int64_t c = 0; c < dim(); ++c)
-        row[c] = static_cast<T>(decode(x_.codes, base + c * x_.codes.stride[3]));
+        row[c] = static_cast<T>(number_at(x_.codes.data, x_.codes.dtype, base + c * x_.codes.stride[3]));
     }
   }
 

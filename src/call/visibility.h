@@ -46,7 +46,7 @@ class HeadBias {
   float at(std::int64_t query, std::int64_t key) const {
     if (kind_ == AttentionDesc::Bias::none) return 0;
     const std::int64_t offset = this->offset(query) + key * key_stride_;
-    if (kind_ == AttentionDesc::Bias::additive) return decode(bias_, offset);
+    if (kind_ == AttentionDesc::Bias::additive) return number_at(bias_.data, bias_.dtype, offset);
     return static_cast<const std::uint8_t*>(bias_.data)[offset] ? 0.0f : -__builtin_huge_valf();
   }
   bool any() const { return kind_ != AttentionDesc::Bias::none; }

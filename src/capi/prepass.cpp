@@ -12,24 +12,12 @@
 #include "capi/placed.h"
 #include "capi/prepass_cuda.h"
 #include "capi/v_grid.h"
-#include "numerics/formats.h"
+#include "numerics/number_at.h"
 #include "quant/rows.h"
 #include "quant/token_rows.h"
 
 namespace octet::capi {
 namespace {
-
-/// An element of a plain tensor.
-float number_at(const TensorView& x, std::int64_t offset) {
-  switch (x.dtype) {
-    case DType::f16:
-      return f32_from_f16(static_cast<const std::uint16_t*>(x.data)[offset]);
-    case DType::bf16:
-      return f32_from_bf16(static_cast<const std::uint16_t*>(x.data)[offset]);
-    default:
-      return static_cast<const float*>(x.data)[offset];
-  }
-}
 
 using quant::row_offset;
 
@@ -40,7 +28,7 @@ float finite_amax(const TensorView& x) {
     for (std::int64_t h = 0; h < x.shape[1]; ++h)
       for (std::int64_t t = 0; t < x.shape[2]; ++t)
         for (std::int64_t c = 0; c < x.shape[3]; ++c) {
-          const float a = std::fabs(number_at(x, row_offset(x, b, h, t) + c * x.stride[3]));
+          const float a = std::fabs(number_at(x.data, x.dtype, row_offset(x, b, h, t) + c * x.stride[3]));
           if (std::isfinite(a)) amax = std::max(amax, a);
         }
   return amax;

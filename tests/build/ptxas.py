@@ -201,7 +201,7 @@ def main() -> int:
         print("wrong (what must stay goes into the list with --update, and why into its commit):", *wrong, sep="\n  ")
     else:
         spilling = sum(u.stores + u.loads > 0 for u in usages.values())
-        print(f"ptxas: {len(usages)} kernels, {len(known)} of them known to pass a limit, {spilling} spill")
+        print(f"ptxas: {len(usages)} kernels, {len(known.keys() & usages.keys())} of them known to pass a limit, {spilling} spill")
     return 1 if wrong else 0
 
 

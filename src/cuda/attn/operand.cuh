@@ -4,7 +4,7 @@
 
 #include "cuda/attn/call.h"
 #include "cuda/attn/sequence.cuh"
-#include "numerics/formats.h"
+#include "numerics/number_at.h"
 
 namespace octet::cuda::attn {
 
@@ -15,28 +15,6 @@ struct Element {
   static constexpr int kBytes = is_float(kOperand) ? 2 : 1;
   using Type = std::conditional_t<kBytes == 2, std::uint16_t, std::uint8_t>;
 };
-
-/// A number of a plain or coded tensor, exactly.
-__device__ __forceinline__ float number_at(const DeviceTensor& x, std::int64_t offset) {
-  switch (x.dtype) {
-    case DType::f32:
-      return static_cast<const float*>(x.data)[offset];
-    case DType::f16:
-      return f32_from_f16(static_cast<const std::uint16_t*>(x.data)[offset]);
-    case DType::bf16:
-      return f32_from_bf16(static_cast<const std::uint16_t*>(x.data)[offset]);
-    case DType::e4m3:
-      return f32_from_e4m3(static_cast<const std::uint8_t*>(x.data)[offset]);
-    case DType::s8:
-      return static_cast<const std::int8_t*>(x.data)[offset];
-    case DType::s4: {
-      const std::uint8_t pair = static_cast<const std::uint8_t*>(x.data)[offset >> 1];
-      return static_cast<float>((offset & 1) ? s4_high(pair) : s4_low(pair));
-    }
-    default:
-      return 0;
-  }
-}
 
 /// Elements that are read and written together.
 template <Operand kOperand, int kBytes>
@@ -84,7 +62,7 @@ class HeadOperand {
     return base_ + token * x_.codes.stride[2] + channel * x_.codes.stride[3];
   }
   __device__ float number(std::int32_t token, std::int32_t channel) const {
-    return number_at(x_.codes, offset(token, channel));
+    return number_at(x_.codes.data, x_.codes.dtype, offset(token, channel));
   }
   /// Scale of a token that holds for all its channels; 1 where the operand has no scales.
   __device__ float token_scale(std::int32_t token) const { return x_.scales.data ? scale(token, 0) : 1.0f; }

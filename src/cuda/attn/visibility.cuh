@@ -35,7 +35,8 @@ class HeadBias {
   /// -inf hides the key.
   __device__ float at(std::int32_t query, std::int32_t key) const {
     const std::int64_t offset = base_ + query * bias_.tensor.stride[2] + key * bias_.tensor.stride[3];
-    if (bias_.kind == AttentionDesc::Bias::additive) return number_at(bias_.tensor, offset);
+    if (bias_.kind == AttentionDesc::Bias::additive)
+      return number_at(bias_.tensor.data, bias_.tensor.dtype, offset);
     return static_cast<const std::uint8_t*>(bias_.tensor.data)[offset] ? 0.0f : kMinusInfinity;
   }
 

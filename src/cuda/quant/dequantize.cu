@@ -3,6 +3,7 @@
 #include "cuda/quant/encode.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/plan.cuh"
+#include "numerics/number_at.h"
 #include "quant/check.h"
 #include "quant/real.h"
 
@@ -16,28 +17,6 @@ struct Decoding {
   const std::int64_t* first_group =
       nullptr;  ///< [sequence] of packed tensors, for groups of more than a token
 };
-
-__device__ float number_of(const TensorView& codes, std::int64_t at) {
-  const auto* bytes = static_cast<const std::uint8_t*>(codes.data);
-  switch (codes.dtype) {
-    case DType::s8:
-      return static_cast<const std::int8_t*>(codes.data)[at];
-    case DType::s4:
-      return at % 2 ? s4_high(bytes[at / 2]) : s4_low(bytes[at / 2]);
-    case DType::e4m3:
-      return f32_from_e4m3(bytes[at]);
-    case DType::e5m2:
-      return f32_from_e5m2(bytes[at]);
-    case DType::f16:
-      return f32_from_f16(static_cast<const std::uint16_t*>(codes.data)[at]);
-    case DType::bf16:
-      return f32_from_bf16(static_cast<const std::uint16_t*>(codes.data)[at]);
-    case DType::f64:
-      return static_cast<float>(static_cast<const double*>(codes.data)[at]);
-    default:
-      return static_cast<const float*>(codes.data)[at];
-  }
-}
 
 __device__ std::int64_t group_of(const RowReading& r, const Decoding& d, const Place& p) {
   const std::int64_t tokens = d.x.tokens_per_scale;
@@ -66,7 +45,8 @@ __global__ __launch_bounds__(kThreads) void decode_rows(const __grid_constant__ 
     for (int i = 0; i < kChannels; ++i) {
       const int c = lane.channel(i);
       if (c >= r.channels) continue;
-      v[i] = number_of(d.x.codes, codes + c * (r.channels == 1 ? 0 : d.x.codes.stride[3]));
+      v[i] =
+          number_at(d.x.codes.data, d.x.codes.dtype, codes + c * (r.channels == 1 ? 0 : d.x.codes.stride[3]));
       if (scales) {
         const std::uint32_t group = d.channels_per_scale.quotient(static_cast<std::uint32_t>(c));
         v[i] = quant::scaled_code(v[i], scales[group * d.x.scales.stride[3]]);
