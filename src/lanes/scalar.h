@@ -127,6 +127,9 @@ struct ScalarLane {
   static OCTET_HD I32 low_word(I64 a) { return as_signed(static_cast<U32>(as_u64(a))); }  // mod 2^32
   static OCTET_HD I32 high_word(I64 a) { return as_signed(static_cast<U32>(as_u64(a) >> 32)); }
 
+  /// The low word of a >> s, 0 <= s <= 32. Of one number only.
+  static OCTET_HD I32 low_word_down(I64 a, U32 s) { return low_word(sra_i64(a, s)); }
+
   // Table lookup: table[index], no bounds check.
   static OCTET_HD F32 gather(const float* table, I32 index) { return table[index]; }
   /// table[index], 0 <= index < 16.

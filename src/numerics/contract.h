@@ -74,6 +74,16 @@
 //                   times the scheme's `octaves` plus a bias, and weights powers of two of their distances
 //   kMassTerms      where mass() gives integers: so many of them add up within 32 bits (unsigned ones, if
 //                   masses are never negative)
+//   kHiddenWeighsNothing  where it is true: the weight and the mass of the least score there is are 0
+//   kMassIsCode     where it is there: mass() is the code
+//   kAsksOptions    where it is there: weight() and fold() ask the options, and with_weights(body) and
+//                   with_fold(step, body) call body(what has weight(), code() and mass()) and
+//                   body(fold(out, sum) of that step), which ask nothing
+//   kLongRows       where it is true: what a row takes from a key block is long, and a kernel whose lanes
+//                   share rows has it made once: passed() of View, Step, NearView and Ending is what scores,
+//                   weights and codes need of them. near_view() and near_score() are the shorter view() and
+//                   score() of rows that fits_u16(); sums go to a Window instead of an Out's bins, by
+//                   enter(), and QuickEnds end most rows
 //   block()         takes K's scale or, where V's scales have a reference in each block, also V's largest
 //
 // What lanes are, with a lane of several values:

@@ -3,17 +3,19 @@
 // exponential works in 16-bit lanes, the sums are exact. Specification, ranges and measurements:
 // docs/numerics/integer.md.
 #pragma once
-#include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "base/hd.h"
 #include "numerics/contract.h"
 #include "numerics/integer_arith.h"
 #include "numerics/integer_bins.h"
 #include "numerics/integer_ends.h"
+#include "numerics/integer_quick_ends.h"
 #include "numerics/integer_quotient.h"
 #include "numerics/integer_rows.h"
 #include "numerics/integer_views.h"
+#include "numerics/integer_window.h"
 
 namespace octet {
 
@@ -37,6 +39,9 @@ struct IntegerScheme {
   static constexpr Output kOutput = Output::row_scale;
   static constexpr bool kUsesRowPeak = true;
   static constexpr bool kRowLanes = false;
+  static constexpr bool kLongRows = true;
+  /// Whether the score of a hidden key, the least there is, weighs nothing by itself.
+  static constexpr bool kHiddenWeighsNothing = requires { L::kWords; };
   static constexpr int kMassTerms = 16;  ///< of at most 32767 * 7936 each: less than 2^32 together
 
   static constexpr std::int32_t kUnitBits = 10;  // z in 2^-10 octave: 64 octaves in 16 bits, 0.07 % a unit
@@ -83,6 +88,25 @@ struct IntegerScheme {
     std::uint32_t right, left;  ///< shifts around M
     std::int64_t position;      ///< of the largest accumulator, 2^-10 octave, absolute
     std::int32_t v_exponent;
+
+    /// What score() needs of it, each word through `from`.
+    template <class From>
+    OCTET_HD View passed(const From& from) const {
+      View v{};
+      v.peak = from(peak), v.limit = from(limit), v.half = from(half);
+      v.multiplier = from(multiplier), v.right = from(right), v.left = from(left);
+      return v;
+    }
+  };
+  /// What near_score() needs of the view of a row that fits_u16().
+  struct NearView {
+    std::int32_t from;  ///< largest visible accumulator, with what rounds the shift
+    std::uint32_t right, multiplier;
+
+    template <class From>
+    OCTET_HD NearView passed(const From& of) const {
+      return {of(from), of(right), of(multiplier)};
+    }
   };
   struct State {
     std::int32_t out_top = integer::kNoBin, sum_top = integer::kNoBin;
@@ -111,6 +135,14 @@ struct IntegerScheme {
     std::int32_t fold;    ///< 2^11 times the reference's fraction of an octave as a factor
     integer::Place out, sum;
     std::int32_t out_used = 0;  ///< bins of the outputs that hold sums before the block
+
+    /// What weight() needs of it, each word through `from`.
+    template <class From>
+    OCTET_HD Step passed(const From& from) const {
+      Step s{};
+      s.origin = from(origin);
+      return s;
+    }
   };
   /// Where the sums of a key block go, times a factor: to the numbers out[c].bin[bin] of a row.
   struct Into {
@@ -123,6 +155,12 @@ struct IntegerScheme {
     std::uint32_t reciprocal;     ///< of the row sum's mantissa, 31 bits
     std::int32_t shift;           ///< from mantissa * reciprocal to codes, at that exponent
     std::int32_t scale_exponent;  ///< the row's scale is 2^scale_exponent
+
+    /// What output_code() needs of it, each word through `from`.
+    template <class From>
+    OCTET_HD Ending passed(const From& from) const {
+      return {from(exponent), from(reciprocal), from(shift), 0};
+    }
   };
 
   /// What decides the codes of a row from its outputs as floats.
@@ -207,6 +245,26 @@ struct IntegerScheme {
     return row.octaves.exponent + block.k.exponent + 55 + kUnitBits <= 0;
   }
   OCTET_HD View view(const Row& row, const Block& block, std::int32_t peak) const;
+  /// view() of a row that fits_u16(), in words.
+  OCTET_HD View near_view(const Row& row, const Block& block, std::int32_t peak) const {
+    const typename integer::Views<L>::Rows rows{
+        {static_cast<std::int32_t>(row.octaves.mantissa)}, {row.octaves.exponent}, row.octaves.exponent};
+    const auto v = integer::Views<L>::of(rows, block.k, kUnitBits);
+    return {peak,
+            as_unsigned(v.multiplier) << 16,
+            kFar,
+            v.half,
+            as_unsigned(v.right),
+            0,
+            v.position(peak),
+            block.v_exponent};
+  }
+  static OCTET_HD NearView near(const View& v) { return {L::add_i32(v.peak, v.half), v.right, v.multiplier}; }
+  /// score() of such a row.
+  OCTET_HD Score near_score(Acc acc, const NearView& v, const Key& key, Bias b) const {
+    const auto scaled = L::srl_u32(as_unsigned(L::sub_i32(v.from, acc)), v.right);
+    return L::sub_i32(L::sub_i32(b, as_signed(L::mulhi_u32(scaled, v.multiplier))), key.distance);
+  }
   /// |bias - distance| <= 2^30 + 2^13.
   OCTET_HD Score score(Acc acc, const View& v, const Key& key, Bias b) const {
     const I32 r = L::min_i32(L::sub_i32(v.peak, acc), v.limit);
@@ -217,7 +275,12 @@ struct IntegerScheme {
   OCTET_HD Step step(const State& state, std::int32_t peak, const View& view) const;
   /// 2^((score - origin) / 1024) * 2^15, at most 32767.
   OCTET_HD U16 weight(Score score, const Step& step) const {
-    return exp2_u16(L::to_u16_i32(L::sub_i32(step.origin, score)));
+    if constexpr (requires { L::kWords; }) {
+      const auto z = as_unsigned(L::sub_i32(step.origin, score));
+      return exp2_word(z < 65535 ? z : 65535);
+    } else {
+      return exp2_u16(L::to_u16_i32(L::sub_i32(step.origin, score)));
+    }
   }
   /// step() of the rows that `states` are of. largest: positions of their largest scores, below 2^23.
   template <class R>
@@ -226,8 +289,14 @@ struct IntegerScheme {
     return integer::Steps<R>::of(states, largest, block.v_exponent, kGridBits);
   }
   /// round(255 w / 2^15): 255 for w = 32767.
-  OCTET_HD I32 code(U16 weight) const { return L::widen_u16(L::mulhrs_u16(weight, 255)); }
-  OCTET_HD I32 mass(U16 weight, I32 /*code*/, const Key& key) const {
+  OCTET_HD auto code(U16 weight) const {
+    if constexpr (requires { L::kWords; })
+      return typename L::template InByte<3>{weight * (255u << 9) + (1u << 23)};
+    else
+      return L::widen_u16(L::mulhrs_u16(weight, 255));
+  }
+  template <class Code>
+  OCTET_HD I32 mass(U16 weight, const Code&, const Key& key) const {
     return L::mul_u15(L::widen_u16(weight), key.multiplier);
   }
   OCTET_HD Out& fold(Out& out, PvAcc pv, const Step& step, const Channel&) const {
@@ -242,6 +311,12 @@ struct IntegerScheme {
     if (place.slot >= integer::kBins) return {};
     return {place.slot, step.fold << place.shift, place.moved > 0 || place.slot >= step.out_used, place.moved,
             step.out_used};
+  }
+  /// The same in a window of bins.
+  using Window = integer::Window;
+  using SumsOf = integer::SumsOf;
+  static OCTET_HD Window::Entry enter(Window& window, const Step& step, std::int32_t above) {
+    return window.enter(step.out.top - step.out.slot, step.out.shift, step.fold, above);
   }
   /// The output of a row that has seen one key block, from the block's sums.
   OCTET_HD Out only(PvAcc pv, const State& state) const {
@@ -282,11 +357,22 @@ struct IntegerScheme {
     const U16 mantissa = L::subs_u16(65534, L::mulhi_u16(x, slope));
     return L::avg_u16(L::srlv_u16(mantissa, L::srl_u16(z, kUnitBits)), 0);  // rounds half of it
   }
+  /// The same of a word, z <= 65535, in words: the fraction of an octave has the upper bits of one.
+  static OCTET_HD std::uint32_t exp2_word(std::uint32_t z) {
+    const std::uint32_t x = z << (32 - kUnitBits);
+    const std::uint32_t slope = 43900 - L::mulhi_u32(x, 11132);
+    const std::uint32_t mantissa = 65534 - L::mulhi_u32(x, slope);
+    return (L::srl_u32(mantissa, z >> kUnitBits) + 1) >> 1;
+  }
 
   // --- The end of a row.
 
   OCTET_HD Wide finish(const Out& out, const State& state, const Row&, const Channel& channel) const {
-    const integer::SignedWords<L> total = integer::words_of<L>(out.total(state.out_unused));
+    return finish(out.total(state.out_unused), channel);
+  }
+  /// The same of the sum of its bins.
+  OCTET_HD Wide finish(I64 sum, const Channel& channel) const {
+    const integer::SignedWords<L> total = integer::words_of<L>(sum);
     const auto value = integer::product<L>(integer::normalised<L>(total.high, total.low), channel);
     return {value.mantissa, L::select_i32(L::equal_i32(value.mantissa, 0), kExponentOfZero, value.exponent),
             total.sign};
@@ -297,6 +383,13 @@ struct IntegerScheme {
     return {L::max_i32(mantissa_at(a, exponent), mantissa_at(b, exponent)), exponent, I32{}};
   }
   OCTET_HD Ending ending(const State& state, const Row& row, const Wide& peak) const;
+  /// A quicker end of a row's outputs' sums, in words.
+  using QuickEnds = integer::QuickEnds<std::conditional_t<L::kWidth == 1, L, One>>;
+  OCTET_HD typename QuickEnds::Row quick_row(std::uint32_t largest, const State& state, std::uint32_t down,
+                                             std::int32_t largest_exponent, integer::SumsOf sums) const {
+    return QuickEnds::row(largest, state.sum.total(), state.out_top - state.sum_top, down, largest_exponent,
+                          sums);
+  }
   /// mantissa * reciprocal < 2^62, of which the upper word is enough: at least 53 bits are dropped.
   OCTET_HD I32 output_code(const Wide& wide, const Ending& e) const {
     const auto product = L::mulhi_u32(as_unsigned(wide.mantissa), e.reciprocal);
@@ -306,9 +399,13 @@ struct IntegerScheme {
   }
   /// The row's scale as f32, 0 for a row of zeros; the only float of the end.
   OCTET_HD float output_scale(const Ending& e) const {
-    if (e.reciprocal == 0) return 0;
-    const bool normal = e.scale_exponent > -kF32Bias && e.scale_exponent <= kF32Bias;
-    return normal ? power_of_two(e.scale_exponent) : std::ldexp(1.0f, e.scale_exponent);
+    return e.reciprocal == 0 ? 0 : output_scale(e.scale_exponent);
+  }
+  static OCTET_HD float output_scale(std::int32_t exponent) {
+    constexpr std::int32_t kLeast = -kF32Bias - kF32MantissaBits + 1;  // 2^kLeast is the least f32
+    if (exponent < kLeast) return 0;
+    if (exponent <= -kF32Bias) return float_of(1u << (exponent - kLeast));
+    return exponent <= kF32Bias ? power_of_two(exponent) : float_of(kF32Inf);
   }
   /// An output's sum as a float, within 2 * 2^-24: of the halves of its bits the lower one is signed, so that
   /// nothing cancels.
@@ -530,8 +627,8 @@ OCTET_HD std::int32_t IntegerScheme<L>::fold_of(std::int32_t sixteenth) {
   return kFolds.of[sixteenth];
 }
 
-// One integer division a row, none an output: codes are mantissas times the sum's reciprocal, shifted so that
-// the row's largest lies in 64...127.
+// One reciprocal a row, no division of an output: codes are mantissas times the sum's reciprocal, shifted so
+// that the row's largest lies in 64...127.
 template <class L>
 OCTET_HD typename IntegerScheme<L>::Ending IntegerScheme<L>::ending(const State& state, const Row&,
                                                                     const Wide& peak) const {
@@ -539,12 +636,10 @@ OCTET_HD typename IntegerScheme<L>::Ending IntegerScheme<L>::ending(const State&
   e.exponent = L::largest_lane_i32(peak.exponent);
   const std::int64_t mantissa = L::largest_lane_i32(mantissa_at(peak, e.exponent));
   if (mantissa == 0) return e;
-  constexpr std::int64_t kUnit = 1157442765409226768;  // round(2^61 * 128 / 255): P's unit over the weights'
   constexpr std::int32_t kSumBits = 31;
   const integer::Scaled sum = integer::normalised(state.sum.total(), 0, kSumBits);
-  const std::int64_t reciprocal =
-      integer::quotient(kUnit + sum.mantissa / 2, sum.mantissa);  // 2^29 < reciprocal < 2^31
-  const std::int64_t largest = mantissa * reciprocal;             // 2^59 <= largest < 2^62
+  const std::int64_t reciprocal = integer::reciprocal_of_sum(sum.mantissa);  // 2^29 < reciprocal < 2^31
+  const std::int64_t largest = mantissa * reciprocal;                        // 2^59 <= largest < 2^62
   e.reciprocal = static_cast<std::uint32_t>(reciprocal);
   e.shift = integer::bit_length(static_cast<std::uint64_t>(largest)) - 7;
   if (integer::shift_round(largest, e.shift) > 127) ++e.shift;  // rounding carried to 128

@@ -11,6 +11,7 @@ namespace octet::integer {
 
 OCTET_HD constexpr std::int32_t bit_length(std::uint64_t x) {
 #if defined(__CUDA_ARCH__)
+  if (!__builtin_is_constant_evaluated()) return 64 - __clzll(static_cast<long long>(x));
   std::int32_t bits = 0;
   for (std::int32_t half = 32; half != 0; half >>= 1) {
     const bool upper = (x >> half) != 0;

@@ -32,4 +32,10 @@ OCTET_HD constexpr std::int64_t quotient(std::int64_t n, std::int64_t d) {
   return q;
 }
 
+/// round(2^61 * (128 / 255) / x) for the 31-bit mantissa of a row sum: P's unit over the weights'.
+OCTET_HD constexpr std::int64_t reciprocal_of_sum(std::int64_t x) {
+  constexpr std::int64_t kUnit = 1157442765409226768;  // round(2^61 * 128 / 255)
+  return quotient(kUnit + x / 2, x);
+}
+
 }  // namespace octet::integer

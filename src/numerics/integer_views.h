@@ -55,7 +55,7 @@ struct Views {
   I32 down;        ///< position = round(peak C 2^-30 2^-down)
 
   /// k: the block's scale, 24 bits or 0. unit_bits: of the unit that distances have.
-  static OCTET_HOST Views of(const Rows& rows, const Scaled& k, std::int32_t unit_bits) {
+  static OCTET_HD Views of(const Rows& rows, const Scaled& k, std::int32_t unit_bits) {
     constexpr std::int32_t kC = 24;  // bits of the product below those of C where it has all its 55
     const auto product = R::mul_wide(R::load(rows.mantissa), static_cast<std::int32_t>(k.mantissa));
     const I32 high = R::high_word(product);
@@ -83,7 +83,7 @@ struct Views {
 
   /// Positions of the rows' largest accumulators. |peak C| < 2^53, of which the lowest 30 bits decide
   /// nothing: they lie below the half that is added.
-  OCTET_HOST I32 position(I32 peak) const {
+  OCTET_HD I32 position(I32 peak) const {
     const auto product = R::add_i64(R::mul_wide(peak, fine), R::shl_i64(R::widen(peak), 30));
     const I32 top = R::low_word(R::sra_i64(product, 30));
     const I32 rounding = R::sra_i32(R::shl_i32(1, as_unsigned(down)), 1);

@@ -62,6 +62,8 @@ struct QFlashScheme {
   static constexpr bool kUsesRowPeak = false;
   static constexpr bool kRowLanes = false;
   static constexpr int kMassTerms = 1 << 23;  ///< of at most 128 each, in size
+  static constexpr bool kMassIsCode = true;
+  static constexpr bool kAsksOptions = true;
 
   /// The score of a masked and of a padding key, and the first reference: only a few octaves down where D is
   /// small.
@@ -112,15 +114,47 @@ struct QFlashScheme {
   OCTET_HD I32 weight(Score score, const Step& step) const {
     return exponential(L::sub_i32(score, step.reference));
   }
+  /// body(a scheme whose weight() knows its quotient): for loops that would ask it of each key.
+  template <class Body>
+  OCTET_HD void with_weights(const Body& body) const {
+    if (options.quotient == SchemeOptions::Quotient::divide)
+      body(WithQuotient<SchemeOptions::Quotient::divide>{*this});
+    else
+      body(WithQuotient<SchemeOptions::Quotient::multiply_shift>{*this});
+  }
   /// (10). The low byte, not the nearest code: 128 wraps to -128, as published.
-  OCTET_HD I32 code(I32 weight) const { return code_of<L>(weight); }
-  OCTET_HD I32 mass(I32 /*weight*/, I32 code, const Key&) const { return code; }
+  OCTET_HD auto code(I32 weight) const {
+    if constexpr (requires { L::kWords; })
+      return typename L::template InByte<2>{as_unsigned(scaled<L>(weight))};
+    else
+      return code_of<L>(weight);
+  }
+  template <class Code>
+  OCTET_HD Code mass(I32 /*weight*/, const Code& code, const Key&) const {
+    return code;
+  }
   /// The mass of a key that only fills up the last block. 0, except at scales where kFarBelow is not far.
   OCTET_HD Sum padding_mass(const Step& step) const {
     return code_of<One>(exponential(One::sub_i32(kFarBelow, step.reference)));
   }
   OCTET_HD Out& fold(Out& out, PvAcc pv, const Step& step, const Channel&) const {
     return out = gather<L>(out, pv, step);
+  }
+  /// body(fold() of a row whose step this is): for loops that would ask options and ranges of each output.
+  template <class Body>
+  OCTET_HD void with_fold(const Step& step, const Body& body) const {
+    const std::int64_t factor = One::mul_wide(step.decay, constants.release);
+    const std::int32_t short_factor = One::low_word(factor);
+    if (options.rescale == SchemeOptions::Rescale::accumulate) {
+      body([&](Out& out, PvAcc pv) { out = gather<L>(out, pv, step); });
+    } else if (short_factor == factor) {
+      body([&](Out& out, PvAcc pv) {
+        const auto raised = L::add_i64(L::mul_wide(out, short_factor), kReleaseHalf);
+        out = L::add_i32(L::low_word(L::sra_i64(raised, kReleaseBits)), pv);
+      });
+    } else {
+      body([&](Out& out, PvAcc pv) { out = gather<L>(out, pv, step); });
+    }
   }
   OCTET_HD State absorb(const State& state, const Step& step, Sum sum) const {
     return {step.reference, gather<One>(state.sum, sum, step), step.unit};
@@ -129,7 +163,11 @@ struct QFlashScheme {
   /// published kernel's
   /// `/` on integers is this one.
   OCTET_HD I32 finish(Out out, const State& state, const Row&, const Channel&) const {
-    return low_byte<L>(truncate(L::to_f32(out) / One::to_f32(state.sum)));
+    const F32 quotient = L::to_f32(out) / One::to_f32(state.sum);
+    if constexpr (requires { L::kWords; })
+      return low_byte<L>(L::truncate_i32(quotient));
+    else
+      return low_byte<L>(truncate(quotient));
   }
   OCTET_HD float output_scale() const { return v_scale; }
   /// Not in the paper: the reference in octaves, and the integer sum, a P code of 127 counting as 1. NaN
@@ -141,11 +179,17 @@ struct QFlashScheme {
   }
 
  private:
+  static constexpr std::uint32_t kReleaseBits = 30;
+  static constexpr std::int64_t kReleaseHalf = 1 << (kReleaseBits - 1);
+
   // Of a lane and of one number alike.
   template <class X>
   OCTET_HD X exponential(X x) const {
-    if (options.quotient == SchemeOptions::Quotient::multiply_shift)
-      return shift_exp2_multiply(x, constants.exp);
+    return options.quotient == SchemeOptions::Quotient::divide ? by_division(x)
+                                                               : shift_exp2_multiply(x, constants.exp);
+  }
+  template <class X>
+  OCTET_HD X by_division(X x) const {
     if constexpr (sizeof(X) > sizeof(std::int32_t)) {
       return shift_exp2_divide(x, constants.exp);
     } else {
@@ -153,6 +197,22 @@ struct QFlashScheme {
       return shift_exp2_from_quotient(x, as_signed(quotient), constants.exp.one);
     }
   }
+  template <SchemeOptions::Quotient kQuotient>
+  struct WithQuotient {
+    const QFlashScheme& scheme;
+    OCTET_HD I32 weight(Score score, const Step& step) const {
+      const I32 x = L::sub_i32(score, step.reference);
+      if constexpr (kQuotient == SchemeOptions::Quotient::divide)
+        return scheme.by_division(x);
+      else
+        return shift_exp2_multiply(x, scheme.constants.exp);
+    }
+    OCTET_HD auto code(I32 weight) const { return scheme.code(weight); }
+    template <class Code>
+    OCTET_HD Code mass(I32 weight, const Code& code, const Key& key) const {
+      return scheme.mass(weight, code, key);
+    }
+  };
 
   /// before * 2^(...) + now. (14), release: the decay's factor R0 is taken out at once, in 64 bits. (13),
   /// accumulation: it stays in, and `now` is raised to the same power of R0; int32 is full after a block or
@@ -161,15 +221,19 @@ struct QFlashScheme {
   OCTET_HD typename A::I32 gather(typename A::I32 before, typename A::I32 now, const Step& step) const {
     if (options.rescale == SchemeOptions::Rescale::accumulate)
       return A::add_i32(A::mul_i32(before, step.decay), A::mul_i32(now, step.unit));
-    constexpr std::int64_t kHalf = 1 << 29;
     const auto raised = A::mul_i64(A::mul_wide(before, step.decay), constants.release);
-    return A::add_i32(A::low_word(A::sra_i64(A::add_i64(raised, kHalf), 30)), now);
+    return A::add_i32(A::low_word(A::sra_i64(A::add_i64(raised, kReleaseHalf), kReleaseBits)), now);
   }
 
+  /// A code is the third byte.
+  template <class A>
+  OCTET_HD typename A::I32 scaled(typename A::I32 weight) const {
+    constexpr std::int32_t kHalf = 1 << 15;
+    return A::add_i32(A::mul_i32(weight, constants.requantise), kHalf);
+  }
   template <class A>
   OCTET_HD typename A::I32 code_of(typename A::I32 weight) const {
-    constexpr std::int32_t kHalf = 1 << 15;
-    return low_byte<A>(A::sra_i32(A::add_i32(A::mul_i32(weight, constants.requantise), kHalf), 16));
+    return low_byte<A>(A::sra_i32(scaled<A>(weight), 16));
   }
   template <class A>
   static OCTET_HD typename A::I32 low_byte(typename A::I32 x) {

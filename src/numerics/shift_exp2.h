@@ -19,7 +19,13 @@ struct ShiftExp2Constants {
 /// negative quotient is a huge amount. The published kernel relies on this for far and for masked keys.
 template <class I32>
 OCTET_HD constexpr I32 shift_right_clamped(I32 a, I32 s) {
+#if defined(__CUDA_ARCH__)
+  I32 shifted;  // one instruction there
+  asm("shr.s32 %0, %1, %2;" : "=r"(shifted) : "r"(a), "r"(s));
+  return shifted;
+#else
   return a >> LaneTraits<I32>::select(as_unsigned(s) < 32u, s, 31);
+#endif
 }
 
 /// (7) and (8): with r = x + q R0, the line 1 + r/2 in units of 1/R0, halved q times. q and r are not

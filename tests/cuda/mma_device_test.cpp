@@ -146,6 +146,20 @@ TEST_P(Mma, FollowsTheReferenceAtEveryKeyBlock) {
   }
 }
 
+// Blocks' references lie from a fraction of an octave to thousands of them apart: sums of `integer` go to one
+// bin, to two, and to more than can be parted afterwards; distances to 16 bits and to 32.
+TEST_P(Mma, GivesTheReferencesBitsWhateverBinsSumsGoTo) {
+  if (GetParam() != Scheme::integer) GTEST_SKIP() << "a scheme without bins";
+  for (float scale : {1e-6f, 0.02f, 0.125f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 5.0f, 20.0f, 1000.0f, 1e6f}) {
+    for (std::int64_t d : {32, 64, 160}) {
+      Call call = normal_call(1, 2, 40, 2000, d, static_cast<std::uint64_t>(d));
+      call.options.softmax_scale = scale;
+      call.options.key_block = 64;
+      expect_reference(call, "softmax_scale " + std::to_string(scale) + ", dim " + std::to_string(d));
+    }
+  }
+}
+
 TEST_P(Mma, FollowsTheReferenceOnA1) { expect_problem({"A1", 1, 3, 197, 64}); }
 TEST_P(Mma, FollowsTheReferenceOnA2) { expect_problem({"A2", 1, 6, 197, 64}); }
 TEST_P(Mma, FollowsTheReferenceOnA3) { expect_problem({"A3", 1, 12, 197, 64}); }

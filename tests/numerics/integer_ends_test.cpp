@@ -155,16 +155,58 @@ bool floats_decide_rightly(const S::State& state, const S::Out (&out)[kChannels]
   return true;
 }
 
-TEST(IntegerEnds, WhereFloatsDecideTheCodesAreTheExactOnes) {
+/// The same with 31 bits of each output.
+template <int kChannels>
+bool words_decide_rightly(const S::State& state, const S::Out (&out)[kChannels],
+                          const ChannelScales<ScalarLane> (&scales)[kChannels]) {
+  using Quick = S::QuickEnds;
+  const S scheme{};
+  S::Wide wide[kChannels], peak;
+  std::int64_t sum[kChannels];
+  std::uint32_t sizes = 0, largest = 0;
+  std::int32_t exponent = Quick::exponent(scheme.channel(scales[0]));
+  // Of rows without a third bin a sum of two stands for the total as well.
+  const bool in_window = state.out_unused > 0 && state.sum.bin[0] % 2 == 0;
+  const integer::SumsOf sums_of = in_window ? integer::SumsOf::window : integer::SumsOf::total;
+  for (int c = 0; c < kChannels; ++c) {
+    wide[c] = scheme.finish(out[c], state, {}, scheme.channel(scales[c]));
+    peak = c == 0 ? wide[0] : scheme.larger(peak, wide[c]);
+    sum[c] = out[c].total(state.out_unused);
+    if (in_window) {
+      if (std::abs(out[c].bin[0]) >= std::int64_t{1} << (62 - integer::kBinOctaves - 1)) return false;
+      sum[c] = (out[c].bin[0] << integer::kBinOctaves) + (state.out_unused == 1 ? out[c].bin[1] : 0);
+    }
+    sizes |= Quick::size(sum[c]);
+    exponent = std::max(exponent, Quick::exponent(scheme.channel(scales[c])));
+  }
+  const std::uint32_t down = Quick::down(sizes);
+  std::int32_t output[kChannels];
+  for (int c = 0; c < kChannels; ++c) {
+    output[c] = Quick::output(sum[c], down, Quick::factor(scheme.channel(scales[c]), exponent));
+    largest = std::max(largest, static_cast<std::uint32_t>(std::abs(output[c])));
+  }
+  const Quick::Row row = scheme.quick_row(largest, state, down, exponent, sums_of);
+  if (!row.sure) return false;
+  for (std::int32_t x : output)
+    if (Quick::code(x, row).above < 2 * row.margin) return false;
+  const S::Ending ending = scheme.ending(state, {}, peak);
+  EXPECT_EQ(S::output_scale(row.scale_exponent), scheme.output_scale(ending));
+  EXPECT_EQ(row.scale_exponent, ending.scale_exponent);
+  for (int c = 0; c < kChannels; ++c)
+    EXPECT_EQ(Quick::code(output[c], row).code, scheme.output_code(wide[c], ending));
+  return true;
+}
+
+TEST(IntegerEnds, WhereFloatsOrWordsDecideTheCodesAreTheExactOnes) {
   std::mt19937_64 bits(24);
   constexpr int kChannels = 8;
-  int decided = 0;
+  int decided = 0, decided_in_words = 0;
   constexpr int kTrials = 200000;
   for (int trial = 0; trial < kTrials && !testing::Test::HasFailure(); ++trial) {
     S::State state;
     state.out_top = static_cast<int>(bits() % 9) - 4, state.sum_top = static_cast<int>(bits() % 9) - 4;
     state.out_unused = static_cast<int>(bits() % 3);
-    state.sum.bin[0] = (some_total(bits) >> 1) | 1;
+    state.sum.bin[0] = (some_total(bits) >> 1) | (bits() % 2) | 2;
     S::Out out[kChannels];
     ChannelScales<ScalarLane> scales[kChannels];
     const bool plain = bits() % 2 == 0;
@@ -175,15 +217,17 @@ TEST(IntegerEnds, WhereFloatsDecideTheCodesAreTheExactOnes) {
       scales[c] = {plain ? 1.0f : some_scale(bits), static_cast<int>(bits() % 8)};
     }
     decided += floats_decide_rightly(state, out, scales);
+    decided_in_words += words_decide_rightly(state, out, scales);
   }
   EXPECT_GT(decided, kTrials / 3) << "the way is not taken where it should be";
+  EXPECT_GT(decided_in_words, kTrials / 3) << "the way is not taken where it should be";
 }
 
 // Outputs that are ties of their codes, or one unit of the sum away, and rows whose largest output is where
-// the scale changes: what floats cannot tell apart has to be left to integers.
-TEST(IntegerEnds, FloatsLeaveTiesToIntegers) {
+// the scale changes: what floats, or 31 bits, cannot tell apart has to be left to the exact way.
+TEST(IntegerEnds, FloatsAndWordsLeaveTiesToTheExactWay) {
   std::mt19937_64 bits(25);
-  int decided = 0;
+  int decided = 0, decided_in_words = 0;
   constexpr int kTrials = 200000;
   for (int trial = 0; trial < kTrials && !testing::Test::HasFailure(); ++trial) {
     S::State state;
@@ -200,8 +244,42 @@ TEST(IntegerEnds, FloatsLeaveTiesToIntegers) {
     out[1].bin[0] = (static_cast<std::int64_t>(bits() % 60) * unit + unit / 2) * 255 / 128 + off;
     const ChannelScales<ScalarLane> scales[2] = {{1.0f, 0}, {1.0f, 0}};
     decided += floats_decide_rightly(state, out, scales);
+    decided_in_words += words_decide_rightly(state, out, scales);
   }
   EXPECT_LT(decided, kTrials / 10) << "ties were thought decided";
+  EXPECT_LT(decided_in_words, kTrials / 10) << "ties were thought decided";
+}
+
+// Rows as attention leaves them, by hand's breadth of every tie: outputs at all distances from one.
+TEST(IntegerEnds, WordsDecideRightlyAtEveryDistanceFromATie) {
+  std::mt19937_64 bits(26);
+  int decided = 0;
+  constexpr int kTrials = 300000, kChannels = 4;
+  for (int trial = 0; trial < kTrials && !testing::Test::HasFailure(); ++trial) {
+    S::State state;
+    state.out_top = state.sum_top = 0;
+    state.out_unused = 2;
+    state.sum.bin[0] =
+        static_cast<std::int64_t>((bits() | (std::uint64_t{1} << 40)) & ((std::uint64_t{1} << 41) - 1));
+    S::Out out[kChannels];
+    ChannelScales<ScalarLane> scales[kChannels];
+    const long double unit = static_cast<long double>(state.sum.bin[0]) * 255 / 128 / 64;  // a code's
+    for (int c = 0; c < kChannels; ++c) {
+      scales[c] = {c == 0 ? 1.0f : 1 + static_cast<float>(bits() % 8388608) / 8388608,
+                   -static_cast<int>(bits() % 3)};
+      const long double scale = std::ldexp(static_cast<long double>(scales[c].v), scales[c].exponent);
+      const long double code =
+          c == 0 ? 64 + static_cast<long double>(bits() % 63) : static_cast<long double>(bits() % 63) + 0.5L;
+      const long double off = std::ldexp(1.0L, -static_cast<int>(bits() % 36)) * (bits() % 2 ? 1 : -1);
+      if (c == 0) scales[c].exponent = 0;
+      out[c].bin[0] =
+          static_cast<std::int64_t>(std::nearbyint((code + off * 0.4999L) * unit / (c == 0 ? 1.0L : scale)));
+      if (bits() % 2) out[c].bin[0] = -out[c].bin[0];
+    }
+    decided += words_decide_rightly(state, out, scales);
+  }
+  EXPECT_GT(decided, kTrials / 20);
+  EXPECT_LT(decided, kTrials / 2);
 }
 
 TEST(IntegerEnds, TheTotalRoundsTheLowerBinsAndKeepsItsSign) {

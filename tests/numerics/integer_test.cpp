@@ -15,6 +15,7 @@
 
 #include "base/bits.h"
 #include "lanes/scalar.h"
+#include "numerics/integer_window.h"
 #include "ref/reference.h"
 #include "ref/schemes.h"
 
@@ -151,6 +152,7 @@ TEST(IntegerExponential, IsWithinItsBoundMonotoneAndNeverWrapsOnEveryArgument) {
     const double want = 32768 * std::exp2(-z / 1024.0);
     ASSERT_LE(std::fabs(w - want), 0.0031 * want + 0.5) << z;
     ASSERT_LE(w, before) << z;
+    ASSERT_EQ(S::exp2_word(static_cast<std::uint32_t>(z)), w) << z;
     if (z >= 16 * 1024) {
       ASSERT_EQ(w, 0) << z;
     }
@@ -377,6 +379,62 @@ TEST(IntegerBins, RoomIsMadeForWhatIsAddedWhateverTheUnusedBinsHold) {
     merged_state = S::merge(state, other_state);
     ASSERT_EQ(kept.total(merged_state.out_unused), folded.total(merged_state.out_unused));
   }
+}
+
+// Terms in the order in which a row's key blocks come: octaves about one of them, now and then far away.
+TEST(IntegerBins, AWindowAndTheOthersAddUpToTheTotal) {
+  using integer::Window;
+  std::mt19937_64 bits(31);
+  int alone = 0, mixed_up = 0, with_upper = 0;
+  constexpr int kTrials = 100000;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    const int terms = 1 + static_cast<int>(bits() % 64),
+              spread = 1 + static_cast<int>(bits() % (trial % 3 ? 6 : 40));
+    const std::int32_t middle = static_cast<std::int32_t>(bits() % 200) - 100;
+    const std::int32_t above = bits() % 4 == 0 ? 0 : Window::octaves_above(terms);
+    integer::Bins<ScalarLane> bins;
+    std::int32_t top = integer::kNoBin;
+    Window row;
+    std::int64_t window = 0, others[Window::kOthers];
+    for (std::int64_t& other : others) other = static_cast<std::int64_t>(bits());
+    for (int i = 0; i < terms && !row.mixed_up(); ++i) {
+      const std::int32_t octave = middle + static_cast<std::int32_t>(bits() % static_cast<unsigned>(spread));
+      const std::int32_t fold = integer::Folds{}.of[bits() % 16];
+      const std::int32_t pv = (static_cast<std::int32_t>(bits() % 8290561) - 4145280) >> (bits() % 22);
+      const integer::Place place = integer::place(top, octave);
+      top = place.top;
+      bins.move_down(place.moved);
+      bins.add(place.slot, (std::int64_t{pv} * fold) << place.shift);
+
+      const Window::Entry e = row.enter(octave >> 4, octave & 15, fold, above);
+      if (e.moved > 0) {
+        others[1] = e.moved == 1 ? others[0] : window;
+        others[0] = window;
+        window = 0;
+      }
+      ASSERT_TRUE(e.factor == 0 || e.other_factor == 0);
+      window += std::int64_t{pv} * e.factor;
+      if (e.opens) others[e.other] = 0;
+      others[e.other] += std::int64_t{pv} * e.other_factor;
+      ASSERT_LT(std::abs(window), std::int64_t{1} << 62);
+    }
+    mixed_up += row.mixed_up();
+    if (row.mixed_up()) {
+      ASSERT_GT(above, 0) << "there is no other way";
+      continue;
+    }
+    with_upper += Window::is_lower(row.contents());
+    alone += row.alone();
+    ASSERT_EQ(Window::total(row.contents(), window, others), bins.total())
+        << "trial " << trial << ", above " << above << ", " << terms << " terms from " << middle << ", "
+        << spread;
+    if (row.alone() && !Window::is_lower(row.contents())) {
+      ASSERT_EQ(window, bins.total());
+    }
+  }
+  EXPECT_GT(alone, kTrials / 2) << "it is for them";
+  EXPECT_GT(with_upper, kTrials / 10);
+  EXPECT_GT(mixed_up, kTrials / 100) << "no row was mixed up: nothing was tried";
 }
 
 TEST(IntegerBins, AnyOrderAndAnySplitGiveTheSameBits) {

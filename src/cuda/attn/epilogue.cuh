@@ -19,8 +19,20 @@ class RowStore {
                        std::int32_t dim_v) const {
     switch (call_.o.dtype) {
       case DType::f16:
+        if (pairs_are_words(dim_v))
+          return rows_of_pairs(staged, first, tokens, dim_v, [](float low, float high) {
+            std::uint32_t pair;
+            asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+            return pair;
+          });
         return rows<std::uint16_t>(staged, first, tokens, dim_v, [](float x) { return f16_from_f32(x); });
       case DType::bf16:
+        if (pairs_are_words(dim_v))
+          return rows_of_pairs(staged, first, tokens, dim_v, [](float low, float high) {
+            std::uint32_t pair;
+            asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+            return pair;
+          });
         return rows<std::uint16_t>(staged, first, tokens, dim_v, [](float x) { return bf16_from_f32(x); });
       case DType::s8:
         return rows<std::int8_t>(staged, first, tokens, dim_v,
@@ -32,9 +44,9 @@ class RowStore {
   /// What a code is multiplied by on its way out: s8 keeps code and scale apart.
   __device__ float code_factor(float scale) const { return call_.o.dtype == DType::s8 ? 1.0f : scale; }
   __device__ void scale(std::int32_t token, float scale) const { row(call_.o_scale, token, scale); }
+  __device__ bool wants_lse() const { return call_.lse.data != nullptr; }
   /// lse: of the smoothed K; what smoothing took away comes back here.
   __device__ void lse(std::int32_t token, float lse) const {
-    if (!call_.lse.data) return;
     double shift = 0;
     if (call_.q_anchor.data)
       shift = static_cast<const float*>(call_.q_anchor.data)[offset(call_.q_anchor, token)];
@@ -59,6 +71,26 @@ class RowStore {
         to[c * step] = as(staged[r][c]);
     }
   }
+  /// Whether two channels of 16 bits beside each other can be written as one word.
+  __device__ bool pairs_are_words(std::int32_t dim_v) const {
+    const DeviceTensor& o = call_.o;
+    const std::int64_t strides = o.stride[0] | o.stride[1] | o.stride[2] | dim_v;
+    return o.stride[3] == 1 && strides % 2 == 0 && reinterpret_cast<std::uintptr_t>(o.data) % 4 == 0;
+  }
+  template <int kDim, class Pair>
+  __device__ void rows_of_pairs(const float (*staged)[kDim], std::int32_t first, std::int32_t tokens,
+                                std::int32_t dim_v, const Pair& pair) const {
+    constexpr int kRows = 16, kLanes = kDim / 2 < 32 ? kDim / 2 : 32;  // of a row
+    const int lane = static_cast<int>(threadIdx.x % 32), begin = lane / kLanes;
+    std::int64_t at = offset(call_.o, first + begin);
+#pragma unroll 1
+    for (int r = begin; r < kRows && first + r < tokens;
+         r += 32 / kLanes, at += 32 / kLanes * call_.o.stride[2]) {
+      std::uint16_t* to = static_cast<std::uint16_t*>(call_.o.data) + at;
+      for (std::int32_t c = lane % kLanes * 2; c < dim_v; c += kLanes * 2)
+        *reinterpret_cast<std::uint32_t*>(to + c) = pair(staged[r][c], staged[r][c + 1]);
+    }
+  }
   __device__ void row(const DeviceTensor& x, std::int32_t token, float v) const {
     if (x.data) static_cast<float*>(x.data)[offset(x, token)] = v;
   }
@@ -75,62 +107,198 @@ __device__ __forceinline__ typename S::Channel end_channel(const S& scheme, cons
   return scheme.channel({at_the_end ? v.scale(0, channel) : 1.0f, v.exponent(channel)});
 }
 
-/// What the ends of a lane's two rows have in common; only rows of a scale of their own have anything.
-template <class S, Output kOutput>
+/// What the ends of a lane's rows have in common.
+template <class S>
 struct Ends {
-  __device__ float scale(const S& scheme, int /*row*/) const {
-    if constexpr (kOutput == Output::one_scale)
+  __device__ float scale(const S& scheme) const {
+    if constexpr (S::kOutput == Output::one_scale)
       return scheme.output_scale();
     else
       return 0;
   }
 };
+/// Of the lane's own row where rows have scales of their own.
 template <class S>
-struct Ends<S, Output::row_scale> {
-  typename S::Ending of[kRowsALane];
-  __device__ float scale(const S& scheme, int row) const { return scheme.output_scale(of[row]); }
+requires(S::kOutput == Output::row_scale) struct Ends<S> {
+  float own_scale;
+  __device__ float scale(const S&) const { return own_scale; }
+};
+
+/// Rows that end in codes with a scale of their own, sixteen of a warp.
+template <LongRows S, int kTiles, int kDim>
+class ScaledRows {
+ public:
+  __device__ __forceinline__ ScaledRows(const S& scheme, Outputs<S, kTiles>& outputs,
+                                        const LaneRow<S> (&rows)[kRowsALane],
+                                        const typename S::Channel* channels, const RowStore& store,
+                                        float (*staged)[kDim])
+      : scheme_(scheme),
+        outputs_(outputs),
+        rows_(rows),
+        own_(rows[0].own),
+        channels_(channels),
+        store_(store),
+        staged_(staged) {
+    std::int32_t seen[kRowsALane];
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) seen[r] = rows[r].blocks_seen;
+    saw_ = of_own_row(seen) > 0;
+  }
+
+  /// The scale of the lane's own row.
+  __device__ __forceinline__ float end() {
+    const bool closes = __any_sync(tile::kAllLanes, !own_.window.alone());
+    if (closes) [[unlikely]]
+      outputs_.close(rows_);
+    float scale = 0;
+    if (end_quickly(closes, scale)) [[likely]]
+      return scale;
+    if (!closes) outputs_.close(rows_);
+    return end_exactly();
+  }
+
+ private:
+  using Quick = typename S::QuickEnds;
+
+  /// body(tile, row, the row's two sums, their channels' constants), in a loop that is not unrolled: code
+  /// that runs once takes longer to fetch than to run.
+  template <class Body>
+  __device__ __forceinline__ void each_pair(const Body& body) {
+#pragma unroll 1
+    for (int i = 0; i < kTiles; ++i) {
+      typename S::Channel channel[2];
+#pragma unroll
+      for (int c = 0; c < 2; ++c) channel[c] = channels_[i * 8 + column() + c];
+#pragma unroll
+      for (int r = 0; r < kRowsALane; ++r) body(i, r, outputs_.sums(i, r), channel);
+    }
+  }
+
+  /// Whether 31 bits of all of the warp's outputs decided their codes.
+  __device__ __forceinline__ bool end_quickly(bool closed, float& own_scale) {
+    const bool in_window = !closed && S::Window::is_lower(own_.window.contents());
+    const auto sums_of = in_window ? S::SumsOf::window : S::SumsOf::total;
+    std::int32_t largest_exponent = Quick::exponent(channels_[column()]);
+    std::uint32_t sizes[kRowsALane] = {}, peak[kRowsALane] = {};
+    each_pair([&](int, int r, const auto& sums, const auto& channel) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        if (r == 0) largest_exponent = max(largest_exponent, Quick::exponent(channel[c]));
+        sizes[r] |= Quick::size(sums.of[c]);
+      }
+    });
+    largest_exponent = tile::over_quad(largest_exponent, tile::Larger{});
+    const std::uint32_t own_down =
+        Quick::down(over_quad_of_own(sizes, [](std::uint32_t a, std::uint32_t b) { return a | b; }));
+    std::uint32_t down[kRowsALane];
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) down[r] = from_row(own_down, r);
+    each_pair([&](int, int r, auto& sums, const auto& channel) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const std::int32_t output =
+            Quick::output(sums.of[c], down[r], Quick::factor(channel[c], largest_exponent));
+        peak[r] = max(peak[r], static_cast<std::uint32_t>(abs(output)));
+      }
+    });
+    const std::uint32_t own_peak = over_quad_of_own(peak, tile::Larger{});
+    typename Quick::Row own{};  // of a row that saw nothing: all its codes are 0
+    own.sure = true;
+    if (saw_) own = scheme_.quick_row(own_peak, own_.state, own_down, largest_exponent, sums_of);
+    if (!__all_sync(tile::kAllLanes, own.sure)) return false;
+    own_scale = saw_ ? S::output_scale(own.scale_exponent) : 0;
+    typename Quick::Row of[kRowsALane];
+    float factor[kRowsALane];
+    std::uint32_t least[kRowsALane];
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) {
+      of[r] = own.passed([&](const auto& word) { return from_row(word, r); });
+      factor[r] = from_row(store_.code_factor(own_scale), r);
+      least[r] = 2 * of[r].margin;
+    }
+    each_pair([&](int i, int r, const auto& sums, const auto& channel) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const std::int32_t output =
+            Quick::output(sums.of[c], down[r], Quick::factor(channel[c], largest_exponent));
+        const auto code = Quick::code(output, of[r]);
+        least[r] = min(least[r], code.above);
+        put(i, r, c, code.code, factor[r]);
+      }
+    });
+    bool decided = true;
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) decided = decided && least[r] >= 2 * of[r].margin;
+    return __all_sync(tile::kAllLanes, decided);
+  }
+
+  /// Outputs before their scale take the place of their sums, and the row's largest comes from all of them.
+  __device__ __forceinline__ float end_exactly() {
+    constexpr std::uint32_t kSign = 1u << 31;  // of a mantissa, which has 31 bits
+    typename S::Wide peak[kRowsALane];
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) peak[r] = scheme_.finish(0, channels_[column()]);
+    each_pair([&](int, int r, auto& sums, const auto& channel) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const typename S::Wide wide = scheme_.finish(sums.of[c], channel[c]);
+        peak[r] = scheme_.larger(peak[r], wide);
+        const std::uint32_t word = as_unsigned(wide.mantissa) | (as_unsigned(wide.sign) & kSign);
+        sums.of[c] = static_cast<std::int64_t>(std::uint64_t{as_unsigned(wide.exponent)} << 32 | word);
+      }
+    });
+    const auto largest =
+        over_quad_of_own(peak, [&](const auto& a, const auto& b) { return scheme_.larger(a, b); });
+    typename S::Ending own{};
+    if (saw_) own = scheme_.ending(own_.state, own_.row, largest);
+    const float own_scale = scheme_.output_scale(own);
+    typename S::Ending of[kRowsALane];
+    float factor[kRowsALane];
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) {
+      of[r] = own.passed([&](const auto& word) { return from_row(word, r); });
+      factor[r] = from_row(store_.code_factor(own_scale), r);
+    }
+    each_pair([&](int i, int r, const auto& sums, const auto&) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const auto sum = static_cast<std::uint64_t>(sums.of[c]);
+        const auto word = static_cast<std::uint32_t>(sum);
+        const typename S::Wide wide{as_signed(word & ~kSign),
+                                    as_signed(static_cast<std::uint32_t>(sum >> 32)), as_signed(word) >> 31};
+        put(i, r, c, scheme_.output_code(wide, of[r]), factor[r]);
+      }
+    });
+    return own_scale;
+  }
+
+  __device__ __forceinline__ void put(int tile, int r, int c, std::int32_t code, float factor) const {
+    staged_[static_cast<int>(threadIdx.x % 32) / 4 + 8 * r][tile * 8 + column() + c] =
+        static_cast<float>(code) * factor;
+  }
+  static __device__ __forceinline__ int column() { return static_cast<int>(threadIdx.x % 4) * 2; }
+
+  const S& scheme_;
+  Outputs<S, kTiles>& outputs_;
+  const LaneRow<S> (&rows_)[kRowsALane];
+  const OwnRow<S>& own_;
+  const typename S::Channel* channels_;
+  const RowStore& store_;
+  float (*staged_)[kDim];
+  bool saw_;
 };
 
 /// Outputs of the lane's rows into `staged`, sixteen rows of the warp, as numbers or as codes. channels:
 /// constants of all channels, those beyond V's too, whose sums are zeros.
 template <class S, int kTiles, int kDim>
-__device__ __forceinline__ Ends<S, S::kOutput> end_rows(const S& scheme, const Outputs<S, kTiles>& outputs,
-                                                        const LaneRow<S> (&rows)[kRowsALane],
-                                                        const typename S::Channel* channels,
-                                                        const RowStore& store, float (*staged)[kDim]) {
-  Ends<S, S::kOutput> ends;
-  const int lane = static_cast<int>(threadIdx.x % 32), column = lane % 4 * 2;
+__device__ __forceinline__ Ends<S> end_rows(const S& scheme, Outputs<S, kTiles>& outputs,
+                                            const LaneRow<S> (&rows)[kRowsALane],
+                                            const typename S::Channel* channels, const RowStore& store,
+                                            float (*staged)[kDim]) {
   if constexpr (S::kOutput == Output::row_scale) {
-    // The row's largest output comes first, and each output twice: there is no room for all of them between.
-    typename S::Wide peak[kRowsALane];
-#pragma unroll 1
-    for (int i = 0; i < kTiles; ++i) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const LaneRow<S>& row = rows[e >> 1];
-        const auto wide =
-            scheme.finish(outputs.at(i, e), row.state, row.row, channels[i * 8 + column + (e & 1)]);
-        peak[e >> 1] = i == 0 && (e & 1) == 0 ? wide : scheme.larger(peak[e >> 1], wide);
-      }
-    }
-#pragma unroll
-    for (int r = 0; r < kRowsALane; ++r) {
-      peak[r] = tile::over_quad(peak[r], [&](const auto& a, const auto& b) { return scheme.larger(a, b); });
-      ends.of[r] = rows[r].saw() ? scheme.ending(rows[r].state, rows[r].row, peak[r]) : typename S::Ending{};
-    }
-#pragma unroll 1
-    for (int i = 0; i < kTiles; ++i) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const LaneRow<S>& row = rows[e >> 1];
-        const int channel = i * 8 + column + (e & 1);
-        const auto wide = scheme.finish(outputs.at(i, e), row.state, row.row, channels[channel]);
-        const std::int32_t code = scheme.output_code(wide, ends.of[e >> 1]);
-        const float factor = store.code_factor(ends.scale(scheme, e >> 1));
-        staged[lane / 4 + 8 * (e >> 1)][channel] = row.saw() ? static_cast<float>(code) * factor : 0;
-      }
-    }
+    return {ScaledRows<S, kTiles, kDim>(scheme, outputs, rows, channels, store, staged).end()};
   } else {
+    const int lane = static_cast<int>(threadIdx.x % 32), column = lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
@@ -143,24 +311,32 @@ __device__ __forceinline__ Ends<S, S::kOutput> end_rows(const S& scheme, const O
         staged[lane / 4 + 8 * (e >> 1)][channel] = row.saw() ? number : 0;
       }
     }
+    return {};
   }
-  return ends;
 }
 
 /// The LSE, and of codes the scales.
 template <class S>
 __device__ __forceinline__ void store_ends(const S& scheme, const LaneRow<S> (&rows)[kRowsALane],
-                                           const Ends<S, S::kOutput>& ends, const RowStore& store,
-                                           std::int32_t tokens) {
-  if (threadIdx.x % 4 != 0) return;
+                                           const Ends<S>& ends, const RowStore& store, std::int32_t tokens) {
+  const auto store_end = [&](const LaneRow<S>& row, const auto& of_row) {
+    if (row.token >= tokens) return;
+    if (store.wants_lse()) {
+      if (row.saw())
+        store.lse(row.token, scheme.lse(of_row.state, of_row.row));
+      else
+        store.empty_lse(row.token);
+    }
+    store.scale(row.token, row.saw() ? ends.scale(scheme) : 0);
+  };
+  const int of_quad = static_cast<int>(threadIdx.x % 4);
 #pragma unroll
   for (int r = 0; r < kRowsALane; ++r) {
-    if (rows[r].token >= tokens) continue;
-    if (rows[r].saw())
-      store.lse(rows[r].token, scheme.lse(rows[r].state, rows[r].row));
-    else
-      store.empty_lse(rows[r].token);
-    store.scale(rows[r].token, rows[r].saw() ? ends.scale(scheme, r) : 0);
+    if constexpr (LongRows<S>) {
+      if (of_quad == r) store_end(rows[r], rows[0].own);
+    } else {
+      if (of_quad == 0) store_end(rows[r], rows[r]);
+    }
   }
 }
 

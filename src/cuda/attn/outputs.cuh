@@ -12,9 +12,12 @@ class Outputs {
  public:
   using Out = typename S::Out;
   static constexpr int kCount = kTiles;
+  struct Shared {};
+  struct Local {};
+  __device__ Outputs(Shared&, Local&) {}
 
   /// What is done before the sums of a key block are folded in.
-  __device__ __forceinline__ void open(const S&, const LaneRow<S> (&)[kRowsALane]) {}
+  __device__ __forceinline__ void open(const LaneRow<S> (&)[kRowsALane]) {}
 
   /// Sums of P V of the channels of tiles first ... first + kSome - 1, of which channel_of(tile, c) has the
   /// constants.
@@ -24,12 +27,21 @@ class Outputs {
 #pragma unroll
     for (int r = 0; r < kRowsALane; ++r) {
       if (!rows[r].sees) continue;
+      const auto each = [&](const auto& fold_one) {
 #pragma unroll
-      for (int i = 0; i < kSome; ++i) {
+        for (int i = 0; i < kSome; ++i) {
 #pragma unroll
-        for (int e = 2 * r; e < 2 * r + 2; ++e)
-          scheme.fold(out_[first + i][e], pv[i][e], rows[r].step, channel_of(first + i, e & 1));
-      }
+          for (int e = 2 * r; e < 2 * r + 2; ++e) fold_one(out_[first + i][e], pv[i][e], first + i, e & 1);
+        }
+      };
+      if constexpr (requires { S::kAsksOptions; })
+        scheme.with_fold(rows[r].step, [&](const auto& fold) {
+          each([&](Out& out, typename S::PvAcc acc, int, int) { fold(out, acc); });
+        });
+      else
+        each([&](Out& out, typename S::PvAcc acc, int tile, int c) {
+          scheme.fold(out, acc, rows[r].step, channel_of(tile, c));
+        });
     }
   }
 
@@ -39,59 +51,146 @@ class Outputs {
   Out out_[kTiles][4] = {};
 };
 
-/// 64-bit sums in bins, of which most rows use one or two: in local memory, which the first-level cache
-/// keeps, for three of them do not fit the registers and the bin of a row is known at run time.
-template <class S, int kTiles>
-requires requires { typename S::Into; }
+/// 64-bit sums in bins, of rows that are long. Registers do not hold them beside a block's scores, so they
+/// are in shared memory: a window of bins (integer_window.h), to which almost all key blocks add without a
+/// branch. The other bins are in local memory, and so are all sums of more channels than other GPUs' shared
+/// memory has room for.
+template <LongRows S, int kTiles>
 class Outputs<S, kTiles> {
  public:
   using Out = typename S::Out;
-  static constexpr int kCount = kTiles;
-
-  __device__ __forceinline__ void open(const S& scheme, const LaneRow<S> (&rows)[kRowsALane]) {
-#pragma unroll
-    for (int r = 0; r < kRowsALane; ++r) {
-      into_[r] = {};
-      if (!rows[r].sees) continue;
-      into_[r] = scheme.into(rows[r].step);
-      if (!into_[r].opens) continue;
-#pragma unroll 1
-      for (int i = 0; i < kTiles; ++i) {
-        for (int c = 0; c < 2; ++c) {
-          Out out = at(i, 2 * r + c);
-          scheme.make_room(out, into_[r]);
-          for (int b = 0; b < kBins; ++b) bin_[b][i * 4 + 2 * r + c] = out.bin[b];
-        }
-      }
-    }
-  }
-
-  template <int kSome, class ChannelOf>
-  __device__ __forceinline__ void fold(const S&, int first, const typename S::PvAcc (&pv)[kSome][4],
-                                       const LaneRow<S> (&rows)[kRowsALane], const ChannelOf&) {
-#pragma unroll
-    for (int r = 0; r < kRowsALane; ++r) {
-      if (!rows[r].sees) continue;
-      std::int64_t* bin = bin_[into_[r].bin];
-#pragma unroll
-      for (int i = 0; i < kSome; ++i) {
-#pragma unroll
-        for (int c = 0; c < 2; ++c)
-          bin[(first + i) * 4 + 2 * r + c] += std::int64_t{pv[i][2 * r + c]} * into_[r].factor;
-      }
-    }
-  }
-
-  __device__ __forceinline__ Out at(int tile, int e) const {
-    Out out;
-    for (int b = 0; b < kBins; ++b) out.bin[b] = bin_[b][tile * 4 + e];
-    return out;
-  }
+  using Window = typename S::Window;
+  /// Two outputs beside each other of a row; a lane has one for each tile and row.
+  struct alignas(16) Pair {
+    std::int64_t of[2];
+  };
 
  private:
-  static constexpr int kBins = sizeof(Out) / sizeof(std::int64_t);
-  typename S::Into into_[kRowsALane];
-  std::int64_t bin_[kBins][kTiles * 4];
+  static constexpr int kPairs = kTiles * kRowsALane, kLanes = 32;
+  static constexpr bool kInShared = kTiles <= 16;
+
+ public:
+  /// A warp's windows: of its lanes beside each other.
+  struct Shared {
+    Pair window[kInShared ? kPairs : 1][kInShared ? kLanes : 1];
+  };
+  struct Local {
+    Pair others[Window::kOthers][kPairs];
+    Pair window[kInShared ? 1 : kPairs];
+  };
+
+  __device__ __forceinline__ Outputs(Shared& shared, Local& local) : shared_(shared), local_(local) {
+#pragma unroll 1
+    for (int n = 0; n < kPairs; ++n) window(n) = {};
+  }
+
+  __device__ __forceinline__ void open(const LaneRow<S> (&rows)[kRowsALane]) {
+    const typename Window::Entry& entry = rows[0].own.entry;
+    if (__any_sync(tile::kAllLanes, entry.moved > 0)) [[unlikely]]
+      move(entry);
+    any_other_ = __any_sync(tile::kAllLanes, entry.other_factor != 0);
+    if (any_other_) [[unlikely]]
+      open_others(entry);
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) factor_[r] = from_row(entry.factor, r);
+  }
+
+  template <int kSome>
+  __device__ __forceinline__ void fold(int first, const typename S::PvAcc (&pv)[kSome][4]) {
+    const auto each = [&](const auto& pair_of, const std::int32_t(&of)[kRowsALane]) {
+      std::int32_t factor[kRowsALane];
+#pragma unroll
+      for (int r = 0; r < kRowsALane; ++r) factor[r] = here(of[r]);
+      constexpr int kTogether = kSome < 4 ? kSome : 4;  // on their way from memory
+#pragma unroll
+      for (int i = 0; i < kSome; i += kTogether) {
+        Pair sums[kTogether][kRowsALane];
+#pragma unroll
+        for (int n = 0; n < kTogether * kRowsALane; ++n) {
+          const int r = n % kRowsALane;
+          sums[n / kRowsALane][r] = pair_of((first + i) * kRowsALane + n, r);
+        }
+#pragma unroll
+        for (int n = 0; n < kTogether * kRowsALane; ++n) {
+          const int r = n % kRowsALane, tile = n / kRowsALane;
+#pragma unroll
+          for (int c = 0; c < 2; ++c)
+            sums[tile][r].of[c] += std::int64_t{here(pv[i + tile][2 * r + c])} * factor[r];
+          pair_of((first + i) * kRowsALane + n, r) = sums[tile][r];
+        }
+      }
+    };
+    each([&](int n, int) -> Pair& { return window(n); }, factor_);
+    // Rows that add to their window add 0 to another bin here, whatever it holds.
+    if (any_other_) [[unlikely]]
+      each([&](int n, int r) -> Pair& { return local_.others[other_[r]][n]; }, other_factor_);
+  }
+
+  /// Puts totals in the place of windows.
+  __device__ __forceinline__ void close(const LaneRow<S> (&rows)[kRowsALane]) {
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) {
+      const std::int32_t contents = from_row(rows[0].own.window.contents(), r);
+#pragma unroll 1
+      for (int n = r; n < kPairs; n += kRowsALane) {
+        Pair sums = window(n);
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          std::int64_t others[Window::kOthers];
+#pragma unroll
+          for (int i = 0; i < Window::kOthers; ++i) others[i] = local_.others[i][n].of[c];
+          sums.of[c] = Window::total(contents, sums.of[c], others);
+        }
+        window(n) = sums;
+      }
+    }
+  }
+  /// Of the lane's row r, channels of its columns.
+  __device__ __forceinline__ Pair& sums(int tile, int r) { return window(tile * kRowsALane + r); }
+
+ private:
+  __device__ __forceinline__ Pair& window(int n) {
+    if constexpr (kInShared)
+      return shared_.window[n][threadIdx.x % kLanes];
+    else
+      return local_.window[n];
+  }
+
+  /// x, widened where it is used: a product of numbers that were widened elsewhere is four.
+  static __device__ __forceinline__ std::int32_t here(std::int32_t x) {
+    asm("" : "+r"(x));
+    return x;
+  }
+
+  /// Sums move down; what was not in use may be anything after it too.
+  __device__ __forceinline__ void move(const typename Window::Entry& entry) {
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) {
+      const std::int32_t moved = from_row(entry.moved, r);
+      if (moved == 0) continue;
+#pragma unroll 1
+      for (int n = r; n < kPairs; n += kRowsALane) {
+        local_.others[1][n] = moved == 1 ? local_.others[0][n] : window(n);
+        local_.others[0][n] = window(n);
+        window(n) = {};
+      }
+    }
+  }
+
+  __device__ __forceinline__ void open_others(const typename Window::Entry& entry) {
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) {
+      other_[r] = from_row(entry.other, r), other_factor_[r] = from_row(entry.other_factor, r);
+      if (!from_row(std::int32_t{entry.opens}, r)) continue;
+#pragma unroll 1
+      for (int n = r; n < kPairs; n += kRowsALane) local_.others[other_[r]][n] = {};
+    }
+  }
+
+  Shared& shared_;
+  Local& local_;
+  std::int32_t factor_[kRowsALane], other_factor_[kRowsALane], other_[kRowsALane];
+  bool any_other_;
 };
 
 }  // namespace octet::cuda::attn

@@ -8,17 +8,21 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/attn/own_rows.cuh"
 #include "cuda/attn/visibility.cuh"
 #include "cuda/tile/quad.cuh"
+#include "lanes/device.h"
 #include "numerics/contract.h"
 
 namespace octet::cuda::attn {
 
 inline constexpr int kRowsALane = 2;
 
-/// What a lane keeps of one of its rows. The lanes of a quad hold the same.
+/// What a lane keeps of one of its rows. The lanes of a quad hold the same. Of a scheme of long rows, `row`
+/// and `state` are nobody's, `step` is what weights need of it, and the lane's own row is in `own` of the
+/// first.
 template <class S>
-struct LaneRow {
+struct LaneRow : HasOwnRow<S> {
   typename S::Row row;
   typename S::State state{};
   typename S::Step step;
@@ -114,22 +118,43 @@ class BlockSoftmax {
   /// Views and scores of a block. bias_of(i, e): what is added to a score.
   template <class BiasOf>
   static __device__ __forceinline__ void score(const S& scheme, const Acc (&acc)[kTiles][4], const Key* keys,
-                                               const typename S::Block& block,
-                                               const LaneRow<S> (&rows)[kRowsALane],
+                                               const typename S::Block& block, LaneRow<S> (&rows)[kRowsALane],
                                                typename S::View (&view)[kRowsALane],
                                                Score (&score)[kTiles][4], const BiasOf& bias_of) {
+    const auto each = [&](const auto& score_of) {
 #pragma unroll
-    for (int r = 0; r < kRowsALane; ++r) {
-      Acc row_peak{};
-      if constexpr (S::kUsesRowPeak) row_peak = largest(acc, r);
-      view[r] = scheme.view(rows[r].row, block, row_peak);
+      for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          score[i][e] = score_of(acc[i][e], e >> 1, keys[i * 8 + column() + (e & 1)], bias_of(i, e));
+      }
+    };
+    if constexpr (LongRows<S>) {
+      OwnRow<S>& own = rows[0].own;
+      const Acc row_peak = largest_of_own(acc);
+      const bool near = __all_sync(tile::kAllLanes, scheme.fits_u16(own.row, block));
+      if (near) [[likely]] {
+        own.view = scheme.near_view(own.row, block, row_peak);
+        typename S::NearView of[kRowsALane];
+#pragma unroll
+        for (int r = 0; r < kRowsALane; ++r)
+          of[r] = scheme.near(own.view).passed([&](const auto& word) { return from_row(word, r); });
+        each([&](Acc a, int r, const Key& key, auto bias) { return scheme.near_score(a, of[r], key, bias); });
+        return;
+      }
+      own.view = scheme.view(own.row, block, row_peak);
+#pragma unroll
+      for (int r = 0; r < kRowsALane; ++r)
+        view[r] = own.view.passed([&](const auto& word) { return from_row(word, r); });
+    } else {
+#pragma unroll
+      for (int r = 0; r < kRowsALane; ++r) {
+        Acc row_peak{};
+        if constexpr (S::kUsesRowPeak) row_peak = largest(acc, r);
+        view[r] = scheme.view(rows[r].row, block, row_peak);
+      }
     }
-#pragma unroll
-    for (int i = 0; i < kTiles; ++i) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        score[i][e] = scheme.score(acc[i][e], view[e >> 1], keys[i * 8 + column() + (e & 1)], bias_of(i, e));
-    }
+    each([&](Acc a, int r, const Key& key, auto bias) { return scheme.score(a, view[r], key, bias); });
   }
 
   /// Accumulators or scores of hidden keys are the least there is: no row's largest, and a float so small
@@ -150,23 +175,54 @@ class BlockSoftmax {
                                              LaneRow<S> (&rows)[kRowsALane], PWords<S, kTiles>& p,
                                              const Hidden& hidden, std::int32_t padding) {
     typename S::Sum sum[kRowsALane] = {};
+    if constexpr (LongRows<S>) {
+      OwnRow<S>& own = rows[0].own;
+      own.step = scheme.step(own.state, largest_of_own(score), own.view);
 #pragma unroll
-    for (int r = 0; r < kRowsALane; ++r)
-      rows[r].step = scheme.step(rows[r].state, largest(score, r), view[r]);
-    weigh(scheme, score, keys, rows, p, hidden, sum);
+      for (int r = 0; r < kRowsALane; ++r)
+        rows[r].step = own.step.passed([&](const auto& word) { return from_row(word, r); });
+      weigh(scheme, score, keys, rows, p, hidden, sum);
+      const auto of_row = over_quad_of_own(sum, tile::Sum{});
+      bool sees[kRowsALane];
 #pragma unroll
-    for (int r = 0; r < kRowsALane; ++r) {
-      sum[r] = tile::over_quad(sum[r], tile::Sum{});
-      if constexpr (requires { scheme.padding_mass(rows[r].step); })
-        sum[r] += scheme.padding_mass(rows[r].step) * padding;
-      if (!rows[r].sees) continue;
-      rows[r].state = scheme.absorb(rows[r].state, rows[r].step, sum[r]);
-      ++rows[r].blocks_seen;
+      for (int r = 0; r < kRowsALane; ++r) {
+        sees[r] = rows[r].sees;
+        rows[r].blocks_seen += sees[r] ? 1 : 0;
+      }
+      own.entry = {};
+      if (!of_own_row(sees)) return;
+      own.entry = scheme.enter(own.window, own.step, own.above);
+      own.state = scheme.absorb(own.state, own.step, of_row);
+    } else {
+#pragma unroll
+      for (int r = 0; r < kRowsALane; ++r)
+        rows[r].step = scheme.step(rows[r].state, largest(score, r), view[r]);
+      if constexpr (requires { S::kAsksOptions; })
+        scheme.with_weights([&](const auto& weights) { weigh(weights, score, keys, rows, p, hidden, sum); });
+      else
+        weigh(scheme, score, keys, rows, p, hidden, sum);
+#pragma unroll
+      for (int r = 0; r < kRowsALane; ++r) {
+        sum[r] = tile::over_quad(sum[r], tile::Sum{});
+        if constexpr (requires { scheme.padding_mass(rows[r].step); })
+          sum[r] += scheme.padding_mass(rows[r].step) * padding;
+        if (!rows[r].sees) continue;
+        rows[r].state = scheme.absorb(rows[r].state, rows[r].step, sum[r]);
+        ++rows[r].blocks_seen;
+      }
     }
   }
 
  private:
   static __device__ __forceinline__ int column() { return static_cast<int>(threadIdx.x % 4) * 2; }
+
+  /// A score of -inf does, and of other schemes what they say of the least one.
+  static constexpr bool hidden_weighs_nothing() {
+    if constexpr (requires { S::kHiddenWeighsNothing; })
+      return S::kHiddenWeighsNothing;
+    else
+      return std::is_same_v<Score, float>;
+  }
 
   static __device__ __forceinline__ float least(float) { return kMinusInfinity; }
   static __device__ __forceinline__ std::int32_t least(std::int32_t) { return -2147483647 - 1; }
@@ -178,41 +234,55 @@ class BlockSoftmax {
   /// The largest number of row r; hidden ones are the least.
   template <class T>
   static __device__ __forceinline__ T largest(const T (&x)[kTiles][4], int r) {
+    return tile::over_quad(largest_of_lane(x, r), [](T a, T b) { return larger(a, b); });
+  }
+  template <class T>
+  static __device__ __forceinline__ T largest_of_own(const T (&x)[kTiles][4]) {
+    T peak[kRowsALane];
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) peak[r] = largest_of_lane(x, r);
+    return over_quad_of_own(peak, [](T a, T b) { return larger(a, b); });
+  }
+  template <class T>
+  static __device__ __forceinline__ T largest_of_lane(const T (&x)[kTiles][4], int r) {
     T peak = least(T{});
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
       for (int c = 0; c < 2; ++c) peak = larger(peak, x[i][2 * r + c]);
     }
-    return tile::over_quad(peak, [](T a, T b) { return larger(a, b); });
+    return peak;
   }
 
-  /// Codes and masses.
-  static __device__ __forceinline__ void weigh(const S& scheme, const Score (&score)[kTiles][4],
+  /// Codes and masses. Weights: the scheme, or what it makes of itself for this loop.
+  template <class Weights>
+  static __device__ __forceinline__ void weigh(const Weights& weights, const Score (&score)[kTiles][4],
                                                const Key* keys, const LaneRow<S> (&rows)[kRowsALane],
                                                PWords<S, kTiles>& p, const Hidden& hidden,
                                                typename S::Sum (&sum)[kRowsALane]) {
+    constexpr bool kMassIsCode = requires { S::kMassIsCode; };
     std::uint32_t terms[kRowsALane] = {};  // of masses that are integers
     int count = 0;
 #pragma unroll
     for (int i = 0; i < kTiles; i += 2) {
-      decltype(scheme.code(scheme.weight(Score{}, rows[0].step))) code[2][4] = {};
+      decltype(weights.code(weights.weight(Score{}, rows[0].step))) code[2][4] = {};
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          // A float score of -inf weighs nothing by itself.
-          if (!std::is_same_v<Score, float> && hidden.at(i + half, e)) continue;
-          const auto weight = scheme.weight(score[i + half][e], rows[e >> 1].step);
-          code[half][e] = scheme.code(weight);
-          const auto mass = scheme.mass(weight, code[half][e], keys[(i + half) * 8 + column() + (e & 1)]);
-          if constexpr (requires { S::kMassTerms; })
-            terms[e >> 1] += static_cast<std::uint32_t>(mass);
-          else
-            sum[e >> 1] += mass;
+          if (!hidden_weighs_nothing() && !kMassIsCode && hidden.at(i + half, e)) continue;
+          const auto weight = weights.weight(score[i + half][e], rows[e >> 1].step);
+          code[half][e] = weights.code(weight);
+          if constexpr (!kMassIsCode) {
+            const auto mass = weights.mass(weight, code[half][e], keys[(i + half) * 8 + column() + (e & 1)]);
+            if constexpr (requires { S::kMassTerms; })
+              terms[e >> 1] += static_cast<std::uint32_t>(mass);
+            else
+              sum[e >> 1] += mass;
+          }
         }
       }
-      if constexpr (requires { S::kMassTerms; }) {
+      if constexpr (requires { S::kMassTerms; } && !kMassIsCode) {
         count += 4;
         if (count == S::kMassTerms || i + 2 == kTiles) {
           add_terms(sum, terms);
@@ -220,6 +290,38 @@ class BlockSoftmax {
         }
       }
       put(p, i, code);
+    }
+    if constexpr (kMassIsCode) {
+      if (hidden.bits != 0) hide_codes(p, hidden);
+      add_codes(p, sum);
+    }
+  }
+
+  /// Codes of one byte become 0.
+  static __device__ __forceinline__ void hide_codes(PWords<S, kTiles>& p, const Hidden& hidden) {
+#pragma unroll
+    for (int i = 0; i < kTiles; i += 2) {
+      const auto bits = static_cast<std::uint32_t>(hidden.bits >> (4 * i));
+#pragma unroll
+      for (int r = 0; r < kRowsALane; ++r) {
+        // A bit a byte, in the order of the codes, and from 0 and 1 to bytes of zeros and ones.
+        const std::uint32_t of_row = bits >> (2 * r);
+        const std::uint32_t each =
+            (of_row & 1) | (of_row & 2) << 7 | (of_row & 0x10) << 12 | (of_row & 0x20) << 19;
+        p.word[i / 4][(i % 4) + r] &= ~(each * 0xffu);
+      }
+    }
+  }
+  /// Sums of codes of s8.
+  static __device__ __forceinline__ void add_codes(const PWords<S, kTiles>& p,
+                                                   typename S::Sum (&sum)[kRowsALane]) {
+    constexpr int kOnes = 0x01010101;
+    static_assert(S::kP == Operand::s8, "codes are signed bytes");
+#pragma unroll
+    for (int i = 0; i < kTiles; i += 2) {
+#pragma unroll
+      for (int r = 0; r < kRowsALane; ++r)
+        sum[r] = __dp4a(as_signed(p.word[i / 4][(i % 4) + r]), kOnes, sum[r]);
     }
   }
 
@@ -241,6 +343,18 @@ class BlockSoftmax {
     for (int r = 0; r < kRowsALane; ++r) {
       const std::uint32_t high = bytes(code[1][2 * r], code[1][2 * r + 1], 0);
       p.word[i / 4][(i % 4) + r] = bytes(code[0][2 * r], code[0][2 * r + 1], high);
+    }
+  }
+  /// The same of codes in one of the bytes of words.
+  template <int kByte>
+  static __device__ __forceinline__ void put(PWords<S, kTiles>& p, int i,
+                                             const DeviceLane::InByte<kByte> (&code)[2][4]) {
+    constexpr unsigned kPair = kByte | (kByte + 4) << 4, kLowHalves = 0x5410;
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) {
+      const std::uint32_t low = __byte_perm(code[0][2 * r].word, code[0][2 * r + 1].word, kPair);
+      const std::uint32_t high = __byte_perm(code[1][2 * r].word, code[1][2 * r + 1].word, kPair);
+      p.word[i / 4][(i % 4) + r] = __byte_perm(low, high, kLowHalves);
     }
   }
   static __device__ __forceinline__ void put(PWords<S, kTiles>& p, int i, const float (&code)[2][4]) {

@@ -4,7 +4,6 @@
 // K of the next key block is copied while the softmax and P V of this one run, V while Q K^T does, each into
 // one buffer; constants of keys have two, for the softmax reads them meanwhile.
 #pragma once
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -35,9 +34,12 @@ struct SharedTiles {
   alignas(128) std::byte q[kMostWarps * kRowsAWarp * kQkRow];
 };
 
-/// Shared memory of a block of threads: the operands' tiles, and the rows on their way out after them.
+/// Shared memory of a block of threads: the operands' tiles, and the rows on their way out after them; behind
+/// them what warps keep of their outputs, if anything.
 template <class S, Tile kTile>
 struct SharedPlan {
+  using Sums = typename Outputs<S, kTile.head_dim / 8>::Shared;
+
   typename S::Channel
       channels[kTile.head_dim];  ///< constants of the key block's channels, at last of the row's
   union {
@@ -45,11 +47,22 @@ struct SharedPlan {
     float outputs[kMostWarps * kRowsAWarp][kTile.head_dim];
   };
 
-  static std::size_t bytes(int warps) {
+  static OCTET_HD std::size_t bytes_before_sums(int warps) {
     const auto fewer = static_cast<std::size_t>(kMostWarps - warps) * kRowsAWarp;
     const std::size_t operands = sizeof(tiles) - fewer * SharedTiles<S, kTile>::kQkRow;
     const std::size_t rows = sizeof(outputs) - fewer * sizeof(outputs[0]);
-    return offsetof(SharedPlan, tiles) + std::max(operands, rows);
+    return offsetof(SharedPlan, tiles) + (operands > rows ? operands : rows);
+  }
+  static std::size_t bytes(int warps) {
+    constexpr std::size_t kOfWarp = std::is_empty_v<Sums> ? 0 : sizeof(Sums);
+    return bytes_before_sums(warps) + static_cast<std::size_t>(warps) * kOfWarp;
+  }
+  __device__ __forceinline__ Sums& sums(int warps, int warp) {
+    static_assert(sizeof(tiles) % alignof(Sums) == 0 &&
+                      kRowsAWarp * SharedTiles<S, kTile>::kQkRow % alignof(Sums) == 0 &&
+                      sizeof(outputs[0]) % alignof(Sums) == 0,
+                  "what stands before the sums leaves them aligned");
+    return reinterpret_cast<Sums*>(reinterpret_cast<std::byte*>(this) + bytes_before_sums(warps))[warp];
   }
 };
 
@@ -79,20 +92,9 @@ class Attention {
     const HeadOperand v(call_.v, call_.keys, keys, head / call_.group);
     const HeadBias bias(call_.bias, queries.batch, head);
 
-    LaneRow<S> rows[kRowsALane];
-    Outputs<S, kTile.head_dim / 8> outputs;
-    open_rows(rows, q, begin, queries, keys);
     load_q(q, begin, queries.length);
-    visit_blocks(rows, outputs, k, v, bias, begin, queries, keys, head / call_.group);
-    __syncthreads();  // nobody reads the tiles any more, whose place the rows take
-    put_channels([&](std::int32_t channel) { return end_channel(scheme_, v, channel); });
-    __syncthreads();
-    float(*staged)[kTile.head_dim] = shared_.outputs + first_row_of_warp();
-    const RowStore store(call_, queries, head);
-    const auto ends = end_rows(scheme_, outputs, rows, shared_.channels, store, staged);
-    __syncwarp();
-    store.rows(staged, begin + first_row_of_warp(), queries.length, call_.dim_v);
-    store_ends(scheme_, rows, ends, store, queries.length);
+    std::int32_t above = octaves_above(keys.length);
+    while (!attend_rows(q, k, v, bias, begin, queries, keys, above)) above = 0;
   }
 
  private:
@@ -121,6 +123,43 @@ class Attention {
             call_.key_block * row_bytes, row_bytes};
   }
 
+  /// What the windows of rows' sums begin with (integer_window.h).
+  __device__ __forceinline__ std::int32_t octaves_above(std::int32_t keys) const {
+    if constexpr (LongRows<S>)
+      return S::Window::octaves_above((keys + call_.key_block - 1) / call_.key_block);
+    else
+      return 0;
+  }
+
+  /// Rows from their first key block to their ends; whether these were reached, or sums have to be parted.
+  __device__ __forceinline__ bool attend_rows(const HeadOperand& q, const HeadOperand& k,
+                                              const HeadOperand& v, const HeadBias& bias, std::int32_t begin,
+                                              const Sequence& queries, const Sequence& keys,
+                                              std::int32_t above) {
+    const std::int32_t head = static_cast<std::int32_t>(blockIdx.y);
+    LaneRow<S> rows[kRowsALane];
+    typename Outputs<S, kTile.head_dim / 8>::Local local;
+    Outputs<S, kTile.head_dim / 8> outputs(
+        shared_.sums(static_cast<int>(blockDim.x) / 32, static_cast<int>(threadIdx.x) / 32), local);
+    open_rows(rows, q, begin, queries, keys);
+    if constexpr (LongRows<S>) rows[0].own.above = above;
+    visit_blocks(rows, outputs, k, v, bias, begin, queries, keys, head / call_.group);
+    if constexpr (LongRows<S>) {
+      if (__syncthreads_or(rows[0].own.window.mixed_up())) return false;
+    } else {
+      __syncthreads();  // nobody reads the tiles any more, whose place the rows take
+    }
+    put_channels([&](std::int32_t channel) { return end_channel(scheme_, v, channel); });
+    __syncthreads();
+    float(*staged)[kTile.head_dim] = shared_.outputs + first_row_of_warp();
+    const RowStore store(call_, queries, head);
+    const auto ends = end_rows(scheme_, outputs, rows, shared_.channels, store, staged);
+    __syncwarp();
+    store.rows(staged, begin + first_row_of_warp(), queries.length, call_.dim_v);
+    store_ends(scheme_, rows, ends, store, queries.length);
+    return true;
+  }
+
   /// The same flag, of which the compiler does not know that a loop leaves it as it is: it would have a copy
   /// of the loop for each value.
   static __device__ __forceinline__ bool opaque(bool flag) {
@@ -137,8 +176,13 @@ class Attention {
       LaneRow<S>& row = rows[r];
       row.token = begin + first_row_of_warp() + static_cast<int>(threadIdx.x % 32) / 4 + 8 * r;
       const bool exists = row.token < queries.length;
-      row.row = scheme_.row(q.token_scale(exists ? row.token : queries.length - 1));
+      if constexpr (!LongRows<S>)
+        row.row = scheme_.row(q.token_scale(exists ? row.token : queries.length - 1));
       row.visible = exists ? visible_range(call_, row.token, queries.length, keys.length) : KeyRange{0, 0};
+    }
+    if constexpr (LongRows<S>) {
+      const std::int32_t token = rows[0].token + 8 * own_row<kRowsALane>();
+      rows[0].own.row = scheme_.row(q.token_scale(min(token, queries.length - 1)));
     }
   }
 
@@ -258,13 +302,15 @@ class Attention {
                                               Outputs<S, kTile.head_dim / 8>& outputs,
                                               const PWords<S, kTiles>& p, bool by_block) {
     constexpr int kSome = kTile.head_dim / 8 < 8 ? kTile.head_dim / 8 : 8;
-    outputs.open(scheme_, rows);
+    outputs.open(rows);
 #pragma unroll
     for (int first = 0; first < kTile.head_dim / 8; first += kSome) {
       typename S::PvAcc pv[kSome][4];
       multiply_pv<S::kP, S::kV, Tiles::kVRow>(pv, p.word, ptx::shared_address(shared_.tiles.v), first);
       const typename S::Channel unit = scheme_.channel({});
-      if (opaque(by_block))
+      if constexpr (LongRows<S>)
+        outputs.fold(first, pv);
+      else if (opaque(by_block))
         outputs.fold(scheme_, first, pv, rows,
                      [&](int tile, int c) { return shared_.channels[channel_of_lane(tile, c)]; });
       else
@@ -331,11 +377,17 @@ class Attention {
   const S scheme_;
 };
 
+/// Blocks of threads that a processor's registers hold; the compiler gives each thread what that leaves it.
+/// Long rows spill beside a third block, and took 13 % longer (`integer`, 4 x 32 x 4096 x 64, H200).
+template <class S>
+constexpr int blocks_a_processor(const Tile& tile) {
+  if (tile.head_dim > 128) return 1;
+  return tile.head_dim > 64 || LongRows<S> ? 2 : 3;
+}
+
 /// kIndex: of the tile. note: nvcc 13 writes no host code for kernels that are templates of a struct's value.
 template <class S, int kIndex>
-__global__ void __launch_bounds__(kMostWarps * 32, kTileTable[kIndex].head_dim <= 64    ? 3
-                                                   : kTileTable[kIndex].head_dim <= 128 ? 2
-                                                                                        : 1)
+__global__ void __launch_bounds__(kMostWarps * 32, blocks_a_processor<S>(kTileTable[kIndex]))
     attend(const __grid_constant__ Call call) {
   extern __shared__ __align__(128) std::byte memory[];
   constexpr Tile kTile = kTileTable[kIndex];

@@ -6,17 +6,29 @@ namespace octet::cuda::tile {
 
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 
-/// x of the lane whose number differs in the bits of `mask`, for structs of whole 4-byte words.
-template <class T>
-__device__ __forceinline__ T from_lane_across(const T& x, int mask) {
+/// Each of x's words, of which structs have whole ones, through `exchange`.
+template <class T, class Exchange>
+__device__ __forceinline__ T word_by_word(const T& x, const Exchange& exchange) {
   static_assert(sizeof(T) % 4 == 0, "a value is exchanged word by word");
   struct Words {
     std::uint32_t word[sizeof(T) / 4];
   };
   Words words = __builtin_bit_cast(Words, x);
 #pragma unroll
-  for (auto& word : words.word) word = __shfl_xor_sync(kAllLanes, word, mask);
+  for (auto& word : words.word) word = exchange(word);
   return __builtin_bit_cast(T, words);
+}
+
+/// x of the lane whose number differs in the bits of `mask`.
+template <class T>
+__device__ __forceinline__ T from_lane_across(const T& x, int mask) {
+  return word_by_word(x, [&](std::uint32_t word) { return __shfl_xor_sync(kAllLanes, word, mask); });
+}
+
+/// x of the quad's lane number `lane`.
+template <class T>
+__device__ __forceinline__ T from_lane_of_quad(const T& x, int lane) {
+  return word_by_word(x, [&](std::uint32_t word) { return __shfl_sync(kAllLanes, word, lane, 4); });
 }
 
 /// The four lanes' values joined by `join`, the same in all of them.

@@ -1,0 +1,109 @@
+// Codes of a row of the scheme `integer` from 31 bits of each output, where these decide them; the exact way,
+// five times as long, is in integer_ends.h. One number at a time, in words. docs/numerics/integer.md has the
+// bound.
+#pragma once
+#include <cstdint>
+
+#include "base/bits.h"
+#include "base/hd.h"
+#include "numerics/integer_arith.h"
+#include "numerics/integer_bins.h"
+#include "numerics/integer_ends.h"
+#include "numerics/integer_quotient.h"
+
+namespace octet::integer {
+
+/// Of what an output's sum is: its bins' total, or a window of the two highest (integer_window.h), whose unit
+/// is the lower one's and whose total is within half of the higher one's.
+enum class SumsOf : std::int32_t { total, window };
+
+template <class L>
+struct QuickEnds {
+  static_assert(L::kWidth == 1, "the numbers of one output");
+  using I32 = std::int32_t;
+  using U32 = std::uint32_t;
+
+  /// What a row's outputs share once their largest is known.
+  struct Row {
+    I32 up;          ///< brings the largest to 30 bits
+    U32 reciprocal;  ///< of the row's sum, 31 bits
+    I32 shift;       ///< from the upper word of their product to codes
+    U32 half, margin, fraction;
+    I32 scale_exponent;
+    bool sure;  ///< whether the largest has bits enough
+
+    /// What code() needs of it, each word through `from`.
+    template <class From>
+    OCTET_HD Row passed(const From& from) const {
+      return {from(up), from(reciprocal), from(shift), from(half), from(margin), from(fraction), 0, false};
+    }
+  };
+
+  /// A channel's constant with 31 bits at the largest channel's exponent, rounded down.
+  static OCTET_HD I32 factor(const ScaledLanes<L>& channel, I32 largest_exponent) {
+    return as_signed(L::srl_u32(as_unsigned(channel.mantissa),
+                                as_unsigned(L::sub_i32(largest_exponent, channel.exponent)) + 1));
+  }
+  /// A channel of zeros has no exponent.
+  static OCTET_HD I32 exponent(const ScaledLanes<L>& channel) {
+    constexpr I32 kNone = -(1 << 20);
+    return channel.mantissa == 0 ? kNone : channel.exponent;
+  }
+
+  /// Bits of the sums' upper words in size, to be joined by or.
+  static OCTET_HD U32 size(std::int64_t sum) {
+    const I32 high = L::high_word(sum);
+    return as_unsigned(high ^ (high >> 31));
+  }
+  /// How far a row's sums go down, so that 31 bits and their sign are left: 2...32, for sums below 2^62.
+  static OCTET_HD U32 down(U32 sizes) { return 34 - L::clz_u32(sizes); }
+
+  /// A sum times its channel's constant, off by less than 2 from 2^-(down + largest_exponent + 33) of that.
+  static OCTET_HD I32 output(std::int64_t sum, U32 down, I32 factor) {
+    return L::mulhi_i32(L::low_word_down(sum, down), factor);
+  }
+
+  /// largest: output() of the row in size. total: the row sum, above 0. tops: how many bins the highest of
+  /// the outputs lies above that of the sum.
+  static OCTET_HD Row row(U32 largest, std::int64_t total, I32 tops, U32 down, I32 largest_exponent,
+                          SumsOf sums) {
+    constexpr I32 kMostUp = 8;  // of 30 bits at least 22 are an output's
+    constexpr I32 kCodeBits = 7, kSumBits = 31;
+    constexpr I32 kLeastDown = 6;  // of a window: what its total rounds is then less than 2^-14 of it
+    constexpr U32 kWord = 32;
+    Row r{};
+    r.up = as_signed(L::clz_u32(largest)) - 2;
+    const I32 bins_down = sums == SumsOf::window ? 1 : 0;
+    if (r.up > kMostUp || down > kWord || as_signed(down) < bins_down * kLeastDown) return r;
+    const Scaled sum = normalised(total, 0, kSumBits);
+    r.reciprocal = static_cast<U32>(reciprocal_of_sum(sum.mantissa));
+    const U32 product = L::mulhi_u32(largest << r.up, r.reciprocal);  // 2^26...2^29
+    r.shift = 32 - as_signed(L::clz_u32(product)) - kCodeBits;
+    // Outputs are off by 2, of windows by 2^(14 - down) more, and reciprocals below 2^31; the exact way's
+    // mantissas and what the upper word drops count less than 3.
+    const U32 of_total = down >= 13 ? 1 : 1u << (13 - down);
+    r.margin = ((1 + (bins_down > 0 ? of_total : 0)) << r.up) + 4;
+    // From 127.5 on the row's scale is the next one.
+    const U32 last = (255u << r.shift) >> 1;
+    r.sure = product + r.margin < last || product >= last + r.margin;
+    if (product >= last) ++r.shift;
+    r.half = (1u << r.shift) >> 1;
+    r.fraction = (1u << r.shift) - 1;
+    r.scale_exponent = 4 + r.shift - r.up + as_signed(down) + largest_exponent - sum.exponent +
+                       kBinOctaves * (tops - bins_down);
+    return r;
+  }
+
+  /// The code, if the second number is not below twice the margin: how far above a tie less the margin it is.
+  struct Code {
+    I32 code;
+    U32 above;
+  };
+  static OCTET_HD Code code(I32 output, const Row& row) {
+    const I32 product = L::mulhi_i32(L::shl_i32(output, as_unsigned(row.up)), as_signed(row.reciprocal));
+    const U32 rounded = as_unsigned(product) + row.half;
+    return {as_signed(rounded) >> row.shift, (rounded + row.margin) & row.fraction};
+  }
+};
+
+}  // namespace octet::integer
