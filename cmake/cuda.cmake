@@ -7,11 +7,16 @@ set(OCTET_CUDA_ARCHITECTURES "80-real;89-real;90-real;80-virtual;89-virtual" CAC
 # Writes <scheme>.cu and <scheme>_pack.cu for each fused scheme whose operands the matrix units have, and the table kernels_of(). What packs
 # makes constants and is rounded as on the host; where rows are computed a multiplication and an addition may be one instruction, which changes
 # no integer.
+# Forms of schemes that only these kernels have, as rows of OCTET_INSTANCES: which calls take them says src/cuda/cuda.cu.
+set(OCTET_CUDA_FORMS
+  "int8_uniform fused numerics/uniform_u8.h UniformU8"
+)
+
 function(octet_generate_cuda out_var)
   set(_generated)
   set(_declarations "")
   set(_cases "")
-  foreach(_row IN LISTS OCTET_INSTANCES)
+  foreach(_row IN LISTS OCTET_INSTANCES OCTET_CUDA_FORMS)
     octet_split_instance("${_row}")
     # f32: the matrix units round its operands to 10 bits. int4: its codes arrive as s8 numbers, and the arithmetic is int8's.
     if(NOT _kind STREQUAL "fused" OR _scheme STREQUAL "f32" OR _scheme STREQUAL "int4")
@@ -45,7 +50,9 @@ int pack_${_scheme}(const Call& call, int tile, const Grid& grid, void* stream) 
 " @ONLY)
     list(APPEND _generated "${_file}" "${_pack_file}")
     string(APPEND _declarations "extern const Kernels kKernels_${_scheme};\n")
-    string(APPEND _cases "    case Scheme::${_scheme}: return &kKernels_${_scheme};\n")
+    if(_row IN_LIST OCTET_INSTANCES)
+      string(APPEND _cases "    case Scheme::${_scheme}: return &kKernels_${_scheme};\n")
+    endif()
   endforeach()
   set(_table "${CMAKE_CURRENT_BINARY_DIR}/cuda/schemes.cu")
   file(CONFIGURE OUTPUT "${_table}" CONTENT
@@ -58,6 +65,9 @@ const Kernels* kernels_of(Scheme scheme) {
 ${_cases}    case Scheme::int4: return &kKernels_int8;
     default: return nullptr;
   }
+}
+const Kernels* uniform_kernels_of(Scheme scheme) {
+  return scheme == Scheme::int8 || scheme == Scheme::int4 ? &kKernels_int8_uniform : nullptr;
 }
 }
 " @ONLY)

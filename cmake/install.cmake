@@ -15,5 +15,8 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/octet-config-version.cmak
 install(FILES ${PROJECT_BINARY_DIR}/octet-config.cmake ${PROJECT_BINARY_DIR}/octet-config-version.cmake
   DESTINATION ${_config})
 
+if(OCTET_CUDA)  # what a program links that takes the static library
+  set(OCTET_PC_CUDA " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt")
+endif()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/octet.pc.in ${PROJECT_BINARY_DIR}/octet.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/octet.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -40,13 +40,24 @@ int tile_of(const AttentionDesc& d) {
   return mma::tile_for(widest_dim(d, code_dim(d)), keys);
 }
 
+/// The kernels of a problem's scheme, in the form that suits it best.
+const mma::Kernels& kernels_for(const AttentionDesc& d) {
+  const auto along_tokens = [](Granularity g) { return g != Granularity::tensor && g != Granularity::head; };
+  const bool uniform = d.recipe.k != Granularity::token && d.recipe.k != Granularity::channel &&
+                       d.recipe.k != Granularity::block_channel &&
+                       (!along_tokens(d.recipe.v) || d.recipe.v == Granularity::channel) &&
+                       d.bias == AttentionDesc::Bias::none;
+  if (const mma::Kernels* kernels = uniform ? mma::uniform_kernels_of(d.scheme) : nullptr) return *kernels;
+  return *mma::kernels_of(d.scheme);
+}
+
 /// Where the parts of the packed keys lie in the workspace.
 struct Layout {
-  std::int64_t k = 0, v = 0, keys = 0, blocks = 0, table = 0, bytes = 0, blocks_per_head = 0;
+  std::int64_t k = 0, v = 0, keys = 0, blocks = 0, channels = 0, table = 0, bytes = 0, blocks_per_head = 0;
 };
 
 Layout layout_of(const AttentionDesc& d) {
-  const mma::Kernels& kernels = *mma::kernels_of(d.scheme);
+  const mma::Kernels& kernels = kernels_for(d);
   const mma::Tile tile = mma::kTileTable[tile_of(d)];
   Layout at;
   at.blocks_per_head = groups_of(d, d.tokens_k, d.key_block);
@@ -60,6 +71,7 @@ Layout layout_of(const AttentionDesc& d) {
   at.v = place(blocks * tile.keys * tile.head_dim * kernels.v_bytes);
   at.keys = place(blocks * tile.keys * kernels.key_bytes);
   at.blocks = place(blocks * kernels.block_bytes);
+  at.channels = place(blocks * tile.head_dim * kernels.channel_bytes);
   if (kernels.table_entries) at.table = place(kernels.table_entries(d.options) * std::int64_t{sizeof(float)});
   return at;
 }
@@ -94,7 +106,7 @@ bool reads_k(const TensorView& k, const mma::Kernels& kernels, const mma::Tile& 
 }
 
 Call call_of(const AttentionDesc& d, const AttentionArgs& args) {
-  const mma::Kernels& kernels = *mma::kernels_of(d.scheme);
+  const mma::Kernels& kernels = kernels_for(d);
   const mma::Tile tile = mma::kTileTable[tile_of(d)];
   const Layout at = layout_of(d);
   auto* workspace = static_cast<std::byte*>(args.workspace);
@@ -132,6 +144,9 @@ Call call_of(const AttentionDesc& d, const AttentionArgs& args) {
   call.packed.v = workspace + at.v;
   call.packed.keys = workspace + at.keys;
   call.packed.blocks = workspace + at.blocks;
+  const bool in_p = kernels.carries_v && args.v.channels_per_scale == 0;
+  if (args.v.scales.data && args.v.tokens_per_scale > 0 && !in_p)
+    call.packed.channels = workspace + at.channels;
   if (kernels.table_entries) call.packed.table = reinterpret_cast<float*>(workspace + at.table);
   call.prepare.table = call.packed.table;
   call.packed.blocks_per_head = static_cast<std::int32_t>(at.blocks_per_head);
@@ -166,7 +181,7 @@ std::string refusal(const AttentionDesc& d) {
   if (tile_of(d) < 0)
     return "key_block is " + std::to_string(d.key_block) + ", and the mma kernels hold key blocks up to " +
            std::to_string(mma::kMostKeys) + "; plan with that or less";
-  const std::int64_t needed = mma::kernels_of(d.scheme)->shared_bytes(tile_of(d), 1);
+  const std::int64_t needed = kernels_for(d).shared_bytes(tile_of(d), 1);
   if (needed > runtime::shared_bytes())
     return "head dims up to " + std::to_string(mma::kTileTable[tile_of(d)].head_dim) + " need " +
            std::to_string(needed) + " bytes of shared memory a block, and the current device has " +
@@ -179,7 +194,7 @@ std::string refusal(const AttentionDesc& d) {
 std::int64_t workspace_bytes(const AttentionDesc& d) { return layout_of(d).bytes; }
 
 Status pack(const AttentionDesc& d, const AttentionArgs& args) {
-  const mma::Kernels& kernels = *mma::kernels_of(d.scheme);
+  const mma::Kernels& kernels = kernels_for(d);
   const Call call = call_of(d, args);
   if (kernels.table_entries) {
     std::vector<float> table(static_cast<std::size_t>(kernels.table_entries(d.options)));
@@ -192,7 +207,7 @@ Status pack(const AttentionDesc& d, const AttentionArgs& args) {
 }
 
 Status attend_packed(const AttentionDesc& d, const AttentionArgs& args) {
-  const mma::Kernels& kernels = *mma::kernels_of(d.scheme);
+  const mma::Kernels& kernels = kernels_for(d);
   const Call call = call_of(d, args);
   mma::Grid grid;
   grid.warps = warps_for(d, kernels);

@@ -32,6 +32,9 @@
 //
 // if rough.sure and every product is closer than kRoughSure to its integer; else the row ends as above.
 //
+// A scheme may say fold() in two parts, rescale(out, step) and then add(out, sum, step, channel), of which
+// the first leaves out as it is where keeps(step): kernels skip it where no row of a group needs it.
+//
 // A scheme whose Out is 64-bit sums in bins may name a type Into: then fold() is also
 //
 //   into = scheme.into(step)                 {bin, factor, opens, ...}
@@ -72,13 +75,14 @@
 //   kRowLanes       whether rows come in lanes: below
 //   kWeightError    where it is: how far a kernel's own weights may be off, relatively; then scores are sums
 //                   times the scheme's `octaves` plus a bias, and weights powers of two of their distances
+//   kStart          where it is: what Q K^T starts from, so that accumulators are sums plus it
 //   kMassTerms      where mass() gives integers: so many of them add up within 32 bits (unsigned ones, if
 //                   masses are never negative)
 //   kHiddenWeighsNothing  where it is true: the weight and the mass of the least score there is are 0
 //   kMassIsCode     where it is there: mass() is the code
-//   kAsksOptions    where it is there: weight() and fold() ask the options, and with_weights(body) and
-//                   with_fold(step, body) call body(what has weight(), code() and mass()) and
-//                   body(fold(out, sum) of that step), which ask nothing
+//   kAsksOptions    where it is there: weight() or mass() asks the options, and with_weights(body) calls
+//                   body(what has weight(), code() and mass()), which ask nothing. Where fold() does too,
+//                   with_fold(step, body) calls body(fold(out, sum) of that step)
 //   kLongRows       where it is true: what a row takes from a key block is long, and a kernel whose lanes
 //                   share rows has it made once: passed() of View, Step, NearView and Ending is what scores,
 //                   weights and codes need of them. near_view() and near_score() are the shorter view() and

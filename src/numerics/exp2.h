@@ -91,4 +91,21 @@ OCTET_HD constexpr typename L::F32 weight_exp2(typename L::F32 x) {
 }
 inline constexpr double kLaneExp2Error = 0x1p-22;
 
+/// A weight of the size `unit` at distance 0. A lane with an exponential of its own has the unit in the
+/// distance, whose origin weight_origin() has moved: one multiplication a weight less.
+template <class L>
+OCTET_HD constexpr typename L::F32 weight_of_unit(typename L::F32 distance, float unit) {
+  if constexpr (requires { L::exp2(distance); })
+    return L::exp2(distance);
+  else
+    return unit * exp2_poly(distance);
+}
+template <class L>
+OCTET_HD constexpr typename L::F32 weight_origin(typename L::F32 origin, float log2_unit) {
+  if constexpr (requires { L::exp2(origin); })
+    return origin - log2_unit;
+  else
+    return origin;
+}
+
 }  // namespace octet

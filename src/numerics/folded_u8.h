@@ -10,13 +10,18 @@ namespace octet {
 
 /// The weight that stands for 1: the largest u8 code.
 inline constexpr float kWeightUnit = 255.0f;
+inline constexpr float kWeightUnitOctaves = 7.99435344f;  // log2 of it
 
 /// The exponential of `int8`: within 2e-7.
 struct AccurateExponential {
   using Mantissa = fixed16::AccurateMantissa;
   template <class L>
-  static OCTET_HD typename L::F32 exp2(typename L::F32 x) {
-    return weight_exp2<L>(x);
+  static OCTET_HD typename L::F32 weight(typename L::F32 distance) {
+    return weight_of_unit<L>(distance, kWeightUnit);
+  }
+  template <class L>
+  static OCTET_HD typename L::F32 origin(typename L::F32 peak) {
+    return weight_origin<L>(peak, kWeightUnitOctaves);
   }
 };
 
@@ -24,8 +29,12 @@ struct AccurateExponential {
 struct LinearExponential {
   using Mantissa = fixed16::LinearMantissa;
   template <class L>
-  static OCTET_HD typename L::F32 exp2(typename L::F32 x) {
-    return exp2_linear(x);
+  static OCTET_HD typename L::F32 weight(typename L::F32 distance) {
+    return kWeightUnit * exp2_linear(distance);
+  }
+  template <class L>
+  static OCTET_HD typename L::F32 origin(typename L::F32 peak) {
+    return peak;
   }
 };
 
@@ -47,18 +56,24 @@ struct FoldedU8 : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s
 
   static OCTET_HD FoldedU8 prepare(const Prepare& p) { return {{p.softmax_scale * kLog2E}}; }
   OCTET_HD Step step(const State& state, Score peak, const View&) const {
-    return Online<L>::against_block_maximum(state, peak);
+    return from_origin(Online<L>::against_block_maximum(state, peak));
   }
   /// The same of rows that have seen nothing yet, for kernels that know it.
-  OCTET_HD Step first_step(Score peak) const { return Online<L>::of_first_block(peak); }
+  OCTET_HD Step first_step(Score peak) const { return from_origin(Online<L>::of_first_block(peak)); }
   OCTET_HD F32 weight(Score score, const Step& step) const {
-    return kWeightUnit * Exponential::template exp2<L>(score - step.origin);
+    return Exponential::template weight<L>(score - step.origin);
   }
   /// 0...255: both exponentials are at most 1 for arguments up to 0, and 1 at the block's maximum.
   OCTET_HD I32 code(F32 weight) const { return L::nearest_i32(weight); }
   OCTET_HD Sum mass(F32 weight, I32 /*code*/, const Key& key) const { return weight * key.rv; }
   /// The reference carries log2 of V's scale and the sum its reciprocal: they cancel.
   OCTET_HD F32 lse(const State& state, const Row&) const { return Online<L>::lse(state, kWeightUnit); }
+
+ private:
+  static OCTET_HD Step from_origin(Step step) {
+    step.origin = Exponential::template origin<L>(step.origin);
+    return step;
+  }
 };
 
 }  // namespace octet

@@ -10,6 +10,7 @@ namespace octet {
 
 /// The weight that stands for 1: the paper's R.
 inline constexpr float kInt8FullUnit = 127.0f;
+inline constexpr float kInt8FullUnitOctaves = 6.98868468f;  // log2 of it
 
 template <class L>
 struct Int8FullScheme : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s8, VScale::at_fold}> {
@@ -23,17 +24,43 @@ struct Int8FullScheme : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Oper
     return {{p.softmax_scale * kLog2E}, p.options.row_sum};
   }
   OCTET_HD Step step(const State& state, Score peak, const View&) const {
-    return Online<L>::against_running_maximum(state, peak);
+    Step step = Online<L>::against_running_maximum(state, peak);
+    step.origin = weight_origin<L>(step.origin, kInt8FullUnitOctaves);
+    return step;
   }
   OCTET_HD F32 weight(Score score, const Step& step) const {
-    return kInt8FullUnit * weight_exp2<L>(score - step.origin);
+    return weight_of_unit<L>(score - step.origin, kInt8FullUnit);
   }
   /// 0...127: the exponential is at most 1. A key more than ln 254 = 5.54 nats under the maximum becomes 0.
   OCTET_HD I32 code(F32 weight) const { return L::nearest_i32(weight); }
   OCTET_HD Sum mass(F32 weight, I32 code, const Key&) const {
     return row_sum == SchemeOptions::RowSum::codes ? L::to_f32(code) : weight;
   }
+  /// For loops that would ask the option of each key: where it has to be made a number, a code costs a GPU
+  /// what an exponential does.
+  static constexpr bool kAsksOptions = true;
+  template <class Body>
+  OCTET_HD void with_weights(const Body& body) const {
+    if (row_sum == SchemeOptions::RowSum::codes)
+      body(Summing<SchemeOptions::RowSum::codes>{*this});
+    else
+      body(Summing<SchemeOptions::RowSum::weights>{*this});
+  }
   OCTET_HD F32 lse(const State& state, const Row&) const { return Online<L>::lse(state, kInt8FullUnit); }
+
+ private:
+  template <SchemeOptions::RowSum kSum>
+  struct Summing {
+    const Int8FullScheme& scheme;
+    OCTET_HD F32 weight(Score score, const Step& step) const { return scheme.weight(score, step); }
+    OCTET_HD I32 code(F32 weight) const { return scheme.code(weight); }
+    OCTET_HD Sum mass(F32 weight, I32 code, const Key&) const {
+      if constexpr (kSum == SchemeOptions::RowSum::codes)
+        return L::to_f32(code);
+      else
+        return weight;
+    }
+  };
 };
 
 template <class L>

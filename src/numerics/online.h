@@ -27,16 +27,26 @@ struct Online {
   /// P against the running maximum, as published: the block's sums enter as they are.
   static OCTET_HD Step against_running_maximum(const State& state, F32 peak) {
     const F32 reference = L::max(state.reference, peak);
-    return {reference, reference, exp2_poly(state.reference - reference), L::broadcast(1)};
+    return {reference, reference, weight_exp2<L>(state.reference - reference), L::broadcast(1)};
   }
 
   /// P against the key block's own maximum: the block's sums are folded in with the factor 2^(block maximum -
   /// running maximum). One of decay and factor is 1.
   static OCTET_HD Step against_block_maximum(const State& state, F32 peak) {
-    const F32 ahead = state.reference - peak, lower = exp2_poly(L::min(ahead, -ahead));
+    const F32 ahead = state.reference - peak, lower = weight_exp2<L>(L::min(ahead, -ahead));
     const auto rises = ahead < 0.0f;
     return {peak, L::max(state.reference, peak), L::select(rises, lower, L::broadcast(1)),
             L::select(rises, L::broadcast(1), lower)};
+  }
+
+  /// The same for lanes of one value: the reference stays where the first block left it until a block's
+  /// maximum is kFarAhead octaves above, so that what was summed before is hardly ever rescaled. Sums are the
+  /// larger by 2^kFarAhead at most.
+  static constexpr float kFarAhead = 32;
+  static OCTET_HD Step against_block_maximum_lazily(const State& state, F32 peak) {
+    const F32 ahead = peak - state.reference;
+    if (ahead <= kFarAhead) return {peak, state.reference, 1, weight_exp2<L>(ahead)};
+    return {peak, peak, weight_exp2<L>(-ahead), 1};
   }
 
   /// The same of a row that has seen nothing yet.
@@ -61,6 +71,10 @@ struct Online {
   static OCTET_HD F32 fold(F32 out, F32 block_sum, const Step& step) {
     return out * step.decay + block_sum * step.factor;
   }
+  /// fold() in two parts, the first of which does nothing for most blocks: where keeps(step).
+  static OCTET_HD bool keeps(const Step& step) { return step.decay == 1; }
+  static OCTET_HD F32 rescale(F32 out, const Step& step) { return out * step.decay; }
+  static OCTET_HD F32 add(F32 out, F32 block_sum, const Step& step) { return out + block_sum * step.factor; }
 
   /// Natural logarithm of the sum of exponentials; `unit` is the weight that stands for 1 (255 for u8 codes).
   static OCTET_HD F32 lse(const State& state, float unit) {

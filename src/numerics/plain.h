@@ -51,6 +51,11 @@ struct PlainOperands {
   OCTET_HD Out& fold(Out& out, PvAcc pv, const Step& step, const Channel&) const {
     return out = Online<L>::fold(out, pv, step);
   }
+  OCTET_HD bool keeps(const Step& step) const { return Online<L>::keeps(step); }
+  OCTET_HD Out& rescale(Out& out, const Step& step) const { return out = Online<L>::rescale(out, step); }
+  OCTET_HD Out& add(Out& out, PvAcc pv, const Step& step, const Channel&) const {
+    return out = Online<L>::add(out, pv, step);
+  }
   OCTET_HD State absorb(const State& state, const Step& step, Sum sum) const {
     return Online<L>::absorb(state, step, sum);
   }

@@ -101,6 +101,11 @@ struct ScaledOperands {
   OCTET_HD Out& fold(Out& out, PvAcc pv, const Step& step, const Channel& channel) const {
     return out = Online<L>::fold(out, number(pv) * channel.scale, step);
   }
+  OCTET_HD bool keeps(const Step& step) const { return Online<L>::keeps(step); }
+  OCTET_HD Out& rescale(Out& out, const Step& step) const { return out = Online<L>::rescale(out, step); }
+  OCTET_HD Out& add(Out& out, PvAcc pv, const Step& step, const Channel& channel) const {
+    return out = Online<L>::add(out, number(pv) * channel.scale, step);
+  }
   OCTET_HD State absorb(const State& state, const Step& step, Sum sum) const {
     return Online<L>::absorb(state, step, sum);
   }

@@ -186,6 +186,22 @@ TEST_P(Mma, FollowsTheReferenceForEveryNumberOfQueryHeadsAKeyHead) {
   }
 }
 
+/// Scales that all keys of a block share, and none of V along tokens: int8 has a form of its own for them.
+TEST_P(Mma, FollowsTheReferenceWhereKeysShareTheirScales) {
+  if (GetParam() != Scheme::int8 && GetParam() != Scheme::int4) GTEST_SKIP() << "other recipes have one form";
+  for (const Granularity k : {Granularity::block, Granularity::head, Granularity::tensor}) {
+    for (const Granularity v : {Granularity::channel, Granularity::head}) {
+      for (const Feature& f : features()) {
+        Call call = f.make();
+        if (call.options.recipe) continue;
+        call.options.recipe = scheme_info(GetParam()).recipe;
+        call.options.recipe->k = k, call.options.recipe->v = v;
+        expect_reference(call, f.name + std::string(", K by ") + name_of(k) + ", V by " + name_of(v));
+      }
+    }
+  }
+}
+
 TEST_P(Mma, GivesTheSameBitsAHundredTimes) {
   const Call call = normal_call(2, 3, 130, 333, 64);
   const Output first = run_on_device(call, GetParam(), Operands::plain);

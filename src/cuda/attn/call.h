@@ -34,11 +34,13 @@ struct DeviceSequences {
 /// A sequence's first key block is number cu_seqlens[s] / key_block + s, or s * ceil(tokens / key_block):
 /// an upper bound of the blocks before it that needs no running sum.
 struct PackedKeys {
-  std::byte* k = nullptr;       ///< [head][block][key][dim]: null where kernels read the caller's
-  std::byte* v = nullptr;       ///< [head][block][channel][slot], in key order (tile/key_order.h)
-  std::byte* keys = nullptr;    ///< [head][block][key] constants of keys, the scheme's Key
-  std::byte* blocks = nullptr;  ///< [head][block] constants of blocks, the scheme's Block
-  float* table = nullptr;       ///< the scheme's table
+  std::byte* k = nullptr;         ///< [head][block][key][dim]: null where kernels read the caller's
+  std::byte* v = nullptr;         ///< [head][block][channel][slot], in key order (tile/key_order.h)
+  std::byte* keys = nullptr;      ///< [head][block][key] constants of keys, the scheme's Key
+  std::byte* blocks = nullptr;    ///< [head][block] constants of blocks, the scheme's Block
+  std::byte* channels = nullptr;  ///< [head][block][channel] the scheme's Channel, of the key block's scales
+                                  ///< of V; null where V's scales do not vary along tokens, or P carries them
+  float* table = nullptr;  ///< the scheme's table
   std::int32_t blocks_per_head = 0;
 };
 

@@ -17,7 +17,23 @@ class Outputs {
   __device__ Outputs(Shared&, Local&) {}
 
   /// What is done before the sums of a key block are folded in.
-  __device__ __forceinline__ void open(const LaneRow<S> (&)[kRowsALane]) {}
+  __device__ __forceinline__ void open(const S& scheme, const LaneRow<S> (&rows)[kRowsALane]) {
+    if constexpr (kInParts) {
+      bool rescales = false;
+#pragma unroll
+      for (int r = 0; r < kRowsALane; ++r) rescales |= rows[r].sees && !scheme.keeps(rows[r].step);
+      if (!__any_sync(tile::kAllLanes, rescales)) return;
+#pragma unroll
+      for (int r = 0; r < kRowsALane; ++r) {
+        if (!rows[r].sees) continue;
+#pragma unroll
+        for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+          for (int e = 2 * r; e < 2 * r + 2; ++e) scheme.rescale(out_[i][e], rows[r].step);
+        }
+      }
+    }
+  }
 
   /// Sums of P V of the channels of tiles first ... first + kSome - 1, of which channel_of(tile, c) has the
   /// constants.
@@ -34,13 +50,16 @@ class Outputs {
           for (int e = 2 * r; e < 2 * r + 2; ++e) fold_one(out_[first + i][e], pv[i][e], first + i, e & 1);
         }
       };
-      if constexpr (requires { S::kAsksOptions; })
+      if constexpr (kAsksInFold)
         scheme.with_fold(rows[r].step, [&](const auto& fold) {
           each([&](Out& out, typename S::PvAcc acc, int, int) { fold(out, acc); });
         });
       else
         each([&](Out& out, typename S::PvAcc acc, int tile, int c) {
-          scheme.fold(out, acc, rows[r].step, channel_of(tile, c));
+          if constexpr (kInParts)
+            scheme.add(out, acc, rows[r].step, channel_of(tile, c));
+          else
+            scheme.fold(out, acc, rows[r].step, channel_of(tile, c));
         });
     }
   }
@@ -48,6 +67,10 @@ class Outputs {
   __device__ __forceinline__ Out at(int tile, int e) const { return out_[tile][e]; }
 
  private:
+  static constexpr bool kAsksInFold = requires(const S& s, const typename S::Step& step) {
+    s.with_fold(step, [](const auto&) {});
+  };
+  static constexpr bool kInParts = requires(S s, typename S::Step step) { s.keeps(step); };
   Out out_[kTiles][4] = {};
 };
 
@@ -84,7 +107,7 @@ class Outputs<S, kTiles> {
     for (int n = 0; n < kPairs; ++n) window(n) = {};
   }
 
-  __device__ __forceinline__ void open(const LaneRow<S> (&rows)[kRowsALane]) {
+  __device__ __forceinline__ void open(const S&, const LaneRow<S> (&rows)[kRowsALane]) {
     const typename Window::Entry& entry = rows[0].own.entry;
     if (__any_sync(tile::kAllLanes, entry.moved > 0)) [[unlikely]]
       move(entry);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/attn/key_arrays.cuh"
 #include "cuda/attn/own_rows.cuh"
 #include "cuda/attn/visibility.cuh"
 #include "cuda/tile/quad.cuh"
@@ -16,6 +17,7 @@
 
 namespace octet::cuda::attn {
 
+/// Rows that a lane has of a fragment.
 inline constexpr int kRowsALane = 2;
 
 /// What a lane keeps of one of its rows. The lanes of a quad hold the same. Of a scheme of long rows, `row`
@@ -27,7 +29,6 @@ struct LaneRow : HasOwnRow<S> {
   typename S::State state{};
   typename S::Step step;
   std::int32_t token;  ///< within the sequence
-  KeyRange visible;    ///< by causality and window
   bool sees = true;    ///< any key of the block at hand
   // note: a number and not a flag, after whose first change the compiler would have a copy of the whole loop.
   std::int32_t blocks_seen = 0;
@@ -51,8 +52,8 @@ struct Hidden {
 /// Bits of the keys that causality, a window or the block's end hide; says which rows see one. The block's
 /// keys are numbers begin ... begin + keys - 1 of the sequence.
 template <class S, int kTiles>
-__device__ __forceinline__ Hidden hidden_by_range(std::int32_t begin, std::int32_t keys,
-                                                  LaneRow<S> (&rows)[kRowsALane]) {
+__device__ __forceinline__ Hidden hidden_by_range(const Visibility& visibility, std::int32_t begin,
+                                                  std::int32_t keys, LaneRow<S> (&rows)[kRowsALane]) {
   static_assert(kTiles <= 16, "one bit a number of a fragment says whether its key is hidden");
   // Tiles before number n, four bits each.
   const auto tiles_before = [](int n) {
@@ -62,8 +63,9 @@ __device__ __forceinline__ Hidden hidden_by_range(std::int32_t begin, std::int32
   std::uint64_t visible = 0;
 #pragma unroll
   for (int r = 0; r < kRowsALane; ++r) {
-    const std::int32_t first = max(rows[r].visible.begin - begin, 0);
-    const std::int32_t end = min(rows[r].visible.end - begin, keys);
+    const KeyRange range = visibility.of(rows[r].token);
+    const std::int32_t first = max(range.begin - begin, 0);
+    const std::int32_t end = min(range.end - begin, keys);
     rows[r].sees = first < end;
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
@@ -77,56 +79,55 @@ __device__ __forceinline__ Hidden hidden_by_range(std::int32_t begin, std::int32
   return {~visible};
 }
 
-/// What a bias adds to the scores of a block, and the keys that it hides: made in a loop that is not
-/// unrolled, for what it asks of each key is long.
+/// What a bias adds to the scores of a block, and the keys that it hides; says which rows see one. Made in a
+/// loop that is not unrolled, for what it asks of each key is long. added: anything for hidden keys.
 template <class S, int kTiles>
-struct BlockBias {
-  Hidden hidden;
-  typename S::Bias
-      of[kTiles * 4];  ///< in local memory, for it is written in a loop; anything for hidden keys
-
-  __device__ __forceinline__ BlockBias(const S& scheme, const HeadBias& bias, std::int32_t begin,
-                                       std::int32_t keys, LaneRow<S> (&rows)[kRowsALane])
-      : hidden(hidden_by_range<S, kTiles>(begin, keys, rows)) {
-    bool any[kRowsALane] = {};
+__device__ __forceinline__ Hidden biases_of(typename S::Bias (&added)[kTiles * 4], const S& scheme,
+                                            const HeadBias& bias, const Visibility& visibility,
+                                            std::int32_t begin, std::int32_t keys,
+                                            LaneRow<S> (&rows)[kRowsALane]) {
+  Hidden hidden = hidden_by_range<S, kTiles>(visibility, begin, keys, rows);
+  bool any[kRowsALane] = {};
 #pragma unroll 1
-    for (int i = 0; i < kTiles; ++i) {
+  for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        if (hidden.at(i, e)) continue;
-        const std::int32_t j = begin + i * 8 + static_cast<int>(threadIdx.x % 4) * 2 + (e & 1);
-        const float b = bias.at(rows[e >> 1].token, j);
-        const bool hides = b == kMinusInfinity;
-        of[i * 4 + e] = scheme.bias(hides ? 0 : b);
-        hidden.bits |= static_cast<std::uint64_t>(hides) << (i * 4 + e);
-        any[e >> 1] |= !hides;
-      }
+    for (int e = 0; e < 4; ++e) {
+      if (hidden.at(i, e)) continue;
+      const std::int32_t j = begin + i * 8 + static_cast<int>(threadIdx.x % 4) * 2 + (e & 1);
+      const float b = bias.at(rows[e >> 1].token, j);
+      const bool hides = b == kMinusInfinity;
+      added[i * 4 + e] = scheme.bias(hides ? 0 : b);
+      hidden.bits |= static_cast<std::uint64_t>(hides) << (i * 4 + e);
+      any[e >> 1] |= !hides;
     }
-#pragma unroll
-    for (int r = 0; r < kRowsALane; ++r)
-      rows[r].sees = tile::over_quad(std::int32_t{any[r]}, tile::Larger{}) != 0;
   }
-};
+#pragma unroll
+  for (int r = 0; r < kRowsALane; ++r)
+    rows[r].sees = tile::over_quad(std::int32_t{any[r]}, tile::Larger{}) != 0;
+  return hidden;
+}
 
 template <class S, int kTiles>
 class BlockSoftmax {
  public:
   using Acc = typename S::Acc;
   using Score = typename S::Score;
-  using Key = typename S::Key;
+  using Keys = KeyArrays<typename S::Key, kTiles * 8>;
+  using Rows = LaneRow<S>[kRowsALane];
+  using Views = typename S::View[kRowsALane];
 
-  /// Views and scores of a block. bias_of(i, e): what is added to a score.
+  /// Views and scores of a block. keys: the constants of its keys; bias_of(i, e): what is added to a score.
   template <class BiasOf>
-  static __device__ __forceinline__ void score(const S& scheme, const Acc (&acc)[kTiles][4], const Key* keys,
-                                               const typename S::Block& block, LaneRow<S> (&rows)[kRowsALane],
-                                               typename S::View (&view)[kRowsALane],
-                                               Score (&score)[kTiles][4], const BiasOf& bias_of) {
+  static __device__ __forceinline__ void score(const S& scheme, const Acc (&acc)[kTiles][4],
+                                               const std::uint32_t* keys, const typename S::Block& block,
+                                               Rows& rows, Views& view, Score (&score)[kTiles][4],
+                                               const BiasOf& bias_of) {
     const auto each = [&](const auto& score_of) {
 #pragma unroll
       for (int i = 0; i < kTiles; ++i) {
+        const auto pair = Keys::pair(keys, i * 8 + column());
 #pragma unroll
-        for (int e = 0; e < 4; ++e)
-          score[i][e] = score_of(acc[i][e], e >> 1, keys[i * 8 + column() + (e & 1)], bias_of(i, e));
+        for (int e = 0; e < 4; ++e) score[i][e] = score_of(acc[i][e], e >> 1, pair.of[e & 1], bias_of(i, e));
       }
     };
     if constexpr (LongRows<S>) {
@@ -168,20 +169,32 @@ class BlockSoftmax {
     }
   }
 
-  /// From scores to each row's step and state, and p. keys: constants of the block's keys, in shared memory.
-  /// padding: keys that the block lacks.
+  /// From scores to each row's step and state, and p. whole: no key is hidden; padding: keys that the block
+  /// lacks.
   static __device__ __forceinline__ void run(const S& scheme, const Score (&score)[kTiles][4],
-                                             const Key* keys, const typename S::View (&view)[kRowsALane],
-                                             LaneRow<S> (&rows)[kRowsALane], PWords<S, kTiles>& p,
-                                             const Hidden& hidden, std::int32_t padding) {
-    typename S::Sum sum[kRowsALane] = {};
+                                             const std::uint32_t* keys, const Views& view, Rows& rows,
+                                             PWords<S, kTiles>& p, const Hidden& hidden, bool whole,
+                                             std::int32_t padding) {
+    Sums sum = {};
+    const auto weigh_with = [&](const auto& weights) {
+      if (hidden_weighs_nothing() || kMassIsCode || whole) [[likely]]
+        weigh(
+            weights, score, keys, rows, p, [](int, int) { return false; }, sum);
+      else
+        weigh(
+            weights, score, keys, rows, p, [&](int i, int e) { return hidden.at(i, e); }, sum);
+      if constexpr (kMassIsCode) {
+        if (!whole) hide_codes(p, hidden);
+        add_codes(p, sum);
+      }
+    };
     if constexpr (LongRows<S>) {
       OwnRow<S>& own = rows[0].own;
       own.step = scheme.step(own.state, largest_of_own(score), own.view);
 #pragma unroll
       for (int r = 0; r < kRowsALane; ++r)
         rows[r].step = own.step.passed([&](const auto& word) { return from_row(word, r); });
-      weigh(scheme, score, keys, rows, p, hidden, sum);
+      weigh_with(scheme);
       const auto of_row = over_quad_of_own(sum, tile::Sum{});
       bool sees[kRowsALane];
 #pragma unroll
@@ -198,9 +211,9 @@ class BlockSoftmax {
       for (int r = 0; r < kRowsALane; ++r)
         rows[r].step = scheme.step(rows[r].state, largest(score, r), view[r]);
       if constexpr (requires { S::kAsksOptions; })
-        scheme.with_weights([&](const auto& weights) { weigh(weights, score, keys, rows, p, hidden, sum); });
+        scheme.with_weights(weigh_with);
       else
-        weigh(scheme, score, keys, rows, p, hidden, sum);
+        weigh_with(scheme);
 #pragma unroll
       for (int r = 0; r < kRowsALane; ++r) {
         sum[r] = tile::over_quad(sum[r], tile::Sum{});
@@ -214,6 +227,11 @@ class BlockSoftmax {
   }
 
  private:
+  using Key = typename S::Key;
+  static constexpr bool kMassIsCode = requires { S::kMassIsCode; };
+  using Sums = typename S::Sum[kRowsALane];
+  using Terms = std::uint32_t[kRowsALane];
+
   static __device__ __forceinline__ int column() { return static_cast<int>(threadIdx.x % 4) * 2; }
 
   /// A score of -inf does, and of other schemes what they say of the least one.
@@ -255,26 +273,29 @@ class BlockSoftmax {
   }
 
   /// Codes and masses. Weights: the scheme, or what it makes of itself for this loop.
-  template <class Weights>
+  template <class Weights, class IsHidden>
   static __device__ __forceinline__ void weigh(const Weights& weights, const Score (&score)[kTiles][4],
-                                               const Key* keys, const LaneRow<S> (&rows)[kRowsALane],
-                                               PWords<S, kTiles>& p, const Hidden& hidden,
-                                               typename S::Sum (&sum)[kRowsALane]) {
-    constexpr bool kMassIsCode = requires { S::kMassIsCode; };
-    std::uint32_t terms[kRowsALane] = {};  // of masses that are integers
+                                               const std::uint32_t* keys, const Rows& rows,
+                                               PWords<S, kTiles>& p, const IsHidden& is_hidden, Sums& sum) {
+    Terms terms = {};  // of masses that are integers
     int count = 0;
 #pragma unroll
     for (int i = 0; i < kTiles; i += 2) {
+      const decltype(Keys::pair(keys, 0)) pair[2] = {Keys::pair(keys, i * 8 + column()),
+                                                     Keys::pair(keys, i * 8 + 8 + column())};
       decltype(weights.code(weights.weight(Score{}, rows[0].step))) code[2][4] = {};
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          if (!hidden_weighs_nothing() && !kMassIsCode && hidden.at(i + half, e)) continue;
-          const auto weight = weights.weight(score[i + half][e], rows[e >> 1].step);
+          auto weight = weights.weight(score[i + half][e], rows[e >> 1].step);
+          if (is_hidden(i + half, e)) {
+            if constexpr (!std::is_same_v<decltype(weight), float>) continue;
+            weight = {};
+          }
           code[half][e] = weights.code(weight);
           if constexpr (!kMassIsCode) {
-            const auto mass = weights.mass(weight, code[half][e], keys[(i + half) * 8 + column() + (e & 1)]);
+            const auto mass = weights.mass(weight, code[half][e], pair[half].of[e & 1]);
             if constexpr (requires { S::kMassTerms; })
               terms[e >> 1] += static_cast<std::uint32_t>(mass);
             else
@@ -282,6 +303,7 @@ class BlockSoftmax {
           }
         }
       }
+      put(p, i, code);
       if constexpr (requires { S::kMassTerms; } && !kMassIsCode) {
         count += 4;
         if (count == S::kMassTerms || i + 2 == kTiles) {
@@ -289,11 +311,6 @@ class BlockSoftmax {
           count = 0;
         }
       }
-      put(p, i, code);
-    }
-    if constexpr (kMassIsCode) {
-      if (hidden.bits != 0) hide_codes(p, hidden);
-      add_codes(p, sum);
     }
   }
 
@@ -325,17 +342,16 @@ class BlockSoftmax {
     }
   }
 
-  static __device__ __forceinline__ void add_terms(std::int64_t (&sum)[kRowsALane],
-                                                   std::uint32_t (&terms)[kRowsALane]) {
+  static __device__ __forceinline__ void add_terms(Sums& sum, Terms& terms) {
 #pragma unroll
-    for (int r = 0; r < kRowsALane; ++r) sum[r] += terms[r], terms[r] = 0;
+    for (int r = 0; r < kRowsALane; ++r) {
+      if constexpr (std::is_same_v<typename S::Sum, std::int32_t>)
+        sum[r] += as_signed(terms[r]);
+      else
+        sum[r] += terms[r];
+      terms[r] = 0;
+    }
   }
-  static __device__ __forceinline__ void add_terms(std::int32_t (&sum)[kRowsALane],
-                                                   std::uint32_t (&terms)[kRowsALane]) {
-#pragma unroll
-    for (int r = 0; r < kRowsALane; ++r) sum[r] += as_signed(terms[r]), terms[r] = 0;
-  }
-  static __device__ __forceinline__ void add_terms(float (&)[kRowsALane], std::uint32_t (&)[kRowsALane]) {}
 
   /// Tiles i and i + 1: four codes of one byte a word, or two of two bytes.
   static __device__ __forceinline__ void put(PWords<S, kTiles>& p, int i, const std::int32_t (&code)[2][4]) {

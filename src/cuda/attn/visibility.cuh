@@ -25,6 +25,15 @@ __device__ __forceinline__ KeyRange visible_range(const Call& call, std::int32_t
   return range;
 }
 
+/// The same of the queries and keys of one sequence.
+struct Visibility {
+  const Call& call;
+  std::int32_t queries, keys;
+  __device__ __forceinline__ KeyRange of(std::int32_t token) const {
+    return token < queries ? visible_range(call, token, queries, keys) : KeyRange{0, 0};
+  }
+};
+
 /// Bias or mask of one (batch entry, head).
 class HeadBias {
  public:

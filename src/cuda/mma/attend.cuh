@@ -1,9 +1,11 @@
 // The attention kernel of the mma.sync family: one block of threads a tile of query rows of one head, sixteen
 // rows a warp, all key blocks one after the other. Any scheme of the contract, on sm_80 and newer.
 //
-// K of the next key block is copied while the softmax and P V of this one run, V while Q K^T does, each into
-// one buffer; constants of keys have two, for the softmax reads them meanwhile.
+// While a key block is computed the next one's K, V and constants are copied into buffers of their own; where
+// those do not fit beside each other, K of the next block while the softmax and P V of this one run, and V
+// while Q K^T does.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -15,9 +17,9 @@
 #include "cuda/attn/sequence.cuh"
 #include "cuda/attn/softmax.cuh"
 #include "cuda/attn/visibility.cuh"
+#include "cuda/mma/copy_rows.cuh"
 #include "cuda/mma/products.cuh"
 #include "cuda/mma/tile.h"
-#include "cuda/ptx/cp_async.cuh"
 
 namespace octet::cuda::mma {
 
@@ -28,10 +30,16 @@ template <class S, Tile kTile>
 struct SharedTiles {
   static constexpr int kQkRow = kTile.head_dim * Element<S::kQk>::kBytes;  // bytes
   static constexpr int kVRow = kTile.keys * Element<S::kV>::kBytes;
-  alignas(128) std::byte k[kTile.keys * kQkRow];
-  alignas(128) std::byte v[kTile.head_dim * kVRow];
-  alignas(16) typename S::Key keys[2][kTile.keys];
-  alignas(128) std::byte q[kMostWarps * kRowsAWarp * kQkRow];
+  static constexpr int kBlockBytes = kTile.keys * kQkRow + kTile.head_dim * kVRow;
+  /// Two buffers, unless a block of threads would then have a processor of 99 KiB (sm_86) to itself or not
+  /// fit at all.
+  static constexpr int kStages = 2 * kBlockBytes <= 72 * 1024 ? 2 : 1;
+  using Keys = KeyArrays<typename S::Key, kTile.keys>;
+  alignas(512) std::byte k[kStages][kTile.keys * kQkRow];
+  alignas(512) std::byte v[kStages][kTile.head_dim * kVRow];
+  alignas(16) std::uint32_t keys[2][std::max(Keys::kBytes / 4, 4)];
+  alignas(16) typename S::Channel channels[2][kTile.head_dim];  ///< of key blocks
+  alignas(512) std::byte q[kMostWarps * kRowsAWarp * kQkRow];
 };
 
 /// Shared memory of a block of threads: the operands' tiles, and the rows on their way out after them; behind
@@ -40,8 +48,7 @@ template <class S, Tile kTile>
 struct SharedPlan {
   using Sums = typename Outputs<S, kTile.head_dim / 8>::Shared;
 
-  typename S::Channel
-      channels[kTile.head_dim];  ///< constants of the key block's channels, at last of the row's
+  typename S::Channel channels[kTile.head_dim];  ///< constants of rows' ends
   union {
     SharedTiles<S, kTile> tiles;
     float outputs[kMostWarps * kRowsAWarp][kTile.head_dim];
@@ -76,6 +83,7 @@ class Attention {
       : call_(call),
         shared_(shared),
         rows_a_block_(Divider::power_of_two(kLog2RowsAWarp + static_cast<std::int32_t>(blockDim.x) / 64)),
+        address_(tile::kept(ptx::shared_address(&shared))),
         scheme_(scheme_of<S>(call)) {}
 
   __device__ __forceinline__ void run() {
@@ -92,7 +100,6 @@ class Attention {
     const HeadOperand v(call_.v, call_.keys, keys, head / call_.group);
     const HeadBias bias(call_.bias, queries.batch, head);
 
-    load_q(q, begin, queries.length);
     std::int32_t above = octaves_above(keys.length);
     while (!attend_rows(q, k, v, bias, begin, queries, keys, above)) above = 0;
   }
@@ -101,26 +108,50 @@ class Attention {
   using Key = typename S::Key;
   using Block = typename S::Block;
   static constexpr int kTiles = kTile.keys / 8;
+  static constexpr bool kTwoBuffers = Tiles::kStages == 2;
+  using Softmax = BlockSoftmax<S, kTiles>;
+  using Rows = LaneRow<S>[kRowsALane];
+
+  static __device__ __forceinline__ constexpr typename S::Acc start_of_sums() {
+    if constexpr (requires { S::kStart; })
+      return S::kStart;
+    else
+      return 0;
+  }
+
+  __device__ __forceinline__ std::uint32_t address(const void* member) const {
+    return address_ + static_cast<std::uint32_t>(static_cast<const std::byte*>(member) -
+                                                 reinterpret_cast<const std::byte*>(&shared_));
+  }
 
   /// A key block: its keys, counted within the sequence, and where its constants and V are packed.
   struct KeyBlock {
     std::int32_t number, begin, keys, slot;
+    __device__ __forceinline__ int buffer() const { return kTwoBuffers ? number & 1 : 0; }
   };
+
+  /// Where V of a key block lies, in shared memory.
+  __device__ __forceinline__ std::uint32_t address_of_v(const KeyBlock& block) const {
+    return address(shared_.tiles.v[0]) +
+           block.buffer() * static_cast<std::uint32_t>(sizeof(shared_.tiles.v[0]));
+  }
 
   /// Where the rows of K lie: packed, or as they were given.
   struct KeyRows {
     const std::byte* first;
-    std::int64_t block_bytes, row_bytes;  ///< from a key block, and from a key, to the next
+    std::int64_t block_bytes;  ///< from a key block to the next
+    RowCopy<Tiles::kQkRow, kTile.keys> copy;
   };
   __device__ __forceinline__ KeyRows key_rows(const HeadOperand& k, std::int32_t first_slot) const {
     constexpr int kBytes = Element<S::kQk>::kBytes;
     if (call_.packed.k) {
       const std::int64_t block_bytes = std::int64_t{kTile.keys} * Tiles::kQkRow;
-      return {call_.packed.k + first_slot * block_bytes, block_bytes, Tiles::kQkRow};
+      return {call_.packed.k + first_slot * block_bytes, block_bytes,
+              RowCopy<Tiles::kQkRow, kTile.keys>(Tiles::kQkRow)};
     }
     const std::int64_t row_bytes = call_.k.codes.stride[2] * kBytes;
     return {static_cast<const std::byte*>(call_.k.codes.data) + k.offset(0, 0) * kBytes,
-            call_.key_block * row_bytes, row_bytes};
+            call_.key_block * row_bytes, RowCopy<Tiles::kQkRow, kTile.keys>(row_bytes)};
   }
 
   /// What the windows of rows' sums begin with (integer_window.h).
@@ -137,20 +168,23 @@ class Attention {
                                               const Sequence& queries, const Sequence& keys,
                                               std::int32_t above) {
     const std::int32_t head = static_cast<std::int32_t>(blockIdx.y);
-    LaneRow<S> rows[kRowsALane];
+    Rows rows;
     typename Outputs<S, kTile.head_dim / 8>::Local local;
     Outputs<S, kTile.head_dim / 8> outputs(
         shared_.sums(static_cast<int>(blockDim.x) / 32, static_cast<int>(threadIdx.x) / 32), local);
-    open_rows(rows, q, begin, queries, keys);
-    if constexpr (LongRows<S>) rows[0].own.above = above;
-    visit_blocks(rows, outputs, k, v, bias, begin, queries, keys, head / call_.group);
+    const auto prepare = [&] {
+      load_q(q, begin, queries.length);
+      open_rows(rows, q, begin, queries);
+      if constexpr (LongRows<S>) rows[0].own.above = above;
+      put_channels([&](std::int32_t channel) { return end_channel(scheme_, v, channel); });
+    };
+    visit_blocks(rows, outputs, prepare, k, bias, begin, queries, keys, head / call_.group);
+    // Nobody reads the tiles any more, whose place the rows take.
     if constexpr (LongRows<S>) {
       if (__syncthreads_or(rows[0].own.window.mixed_up())) return false;
     } else {
-      __syncthreads();  // nobody reads the tiles any more, whose place the rows take
+      __syncthreads();
     }
-    put_channels([&](std::int32_t channel) { return end_channel(scheme_, v, channel); });
-    __syncthreads();
     float(*staged)[kTile.head_dim] = shared_.outputs + first_row_of_warp();
     const RowStore store(call_, queries, head);
     const auto ends = end_rows(scheme_, outputs, rows, shared_.channels, store, staged);
@@ -160,25 +194,13 @@ class Attention {
     return true;
   }
 
-  /// The same flag, of which the compiler does not know that a loop leaves it as it is: it would have a copy
-  /// of the loop for each value.
-  static __device__ __forceinline__ bool opaque(bool flag) {
-    std::int32_t word = flag;
-    asm volatile("" : "+r"(word));
-    return word != 0;
-  }
-
-  __device__ __forceinline__ void open_rows(LaneRow<S> (&rows)[kRowsALane], const HeadOperand& q,
-                                            std::int32_t begin, const Sequence& queries,
-                                            const Sequence& keys) {
+  __device__ __forceinline__ void open_rows(Rows& rows, const HeadOperand& q, std::int32_t begin,
+                                            const Sequence& queries) {
 #pragma unroll
     for (int r = 0; r < kRowsALane; ++r) {
       LaneRow<S>& row = rows[r];
       row.token = begin + first_row_of_warp() + static_cast<int>(threadIdx.x % 32) / 4 + 8 * r;
-      const bool exists = row.token < queries.length;
-      if constexpr (!LongRows<S>)
-        row.row = scheme_.row(q.token_scale(exists ? row.token : queries.length - 1));
-      row.visible = exists ? visible_range(call_, row.token, queries.length, keys.length) : KeyRange{0, 0};
+      if constexpr (!LongRows<S>) row.row = scheme_.row(q.token_scale(min(row.token, queries.length - 1)));
     }
     if constexpr (LongRows<S>) {
       const std::int32_t token = rows[0].token + 8 * own_row<kRowsALane>();
@@ -214,15 +236,18 @@ class Attention {
     }
   }
 
-  __device__ __forceinline__ void visit_blocks(LaneRow<S> (&rows)[kRowsALane],
-                                               Outputs<S, kTile.head_dim / 8>& outputs, const HeadOperand& k,
-                                               const HeadOperand& v, const HeadBias& bias, std::int32_t begin,
+  /// prepare(): what rows and their ends need, while the first key block is on its way; all threads see it
+  /// from the first barrier on.
+  template <class Prepare>
+  __device__ __forceinline__ void visit_blocks(Rows& rows, Outputs<S, kTile.head_dim / 8>& outputs,
+                                               const Prepare& prepare, const HeadOperand& k,
+                                               const HeadBias& bias, std::int32_t begin,
                                                const Sequence& queries, const Sequence& keys,
                                                std::int32_t head) {
     const Divider size = call_.key_block;
-    const std::int32_t last = min(begin + rows_a_block_, queries.length) - 1;
-    const KeyRange first_sees = visible_range(call_, begin, queries.length, keys.length);
-    const KeyRange last_sees = visible_range(call_, last, queries.length, keys.length);
+    const Visibility visibility{call_, queries.length, keys.length};
+    const KeyRange first_sees = visibility.of(begin);
+    const KeyRange last_sees = visibility.of(min(begin + rows_a_block_, queries.length) - 1);
     const std::int32_t first_block = first_sees.begin / size, end_block = (last_sees.end + size - 1) / size;
     const std::int32_t slot =
         head * call_.packed.blocks_per_head + first_group_bound(call_.keys, keys.index, size);
@@ -232,118 +257,128 @@ class Attention {
     };
     // What the warp's own rows see: under a causal mask less than the tile's.
     const std::int32_t own = begin + first_row_of_warp();
-    const bool has_rows = own < queries.length;
-    const KeyRange own_first =
-        has_rows ? visible_range(call_, own, queries.length, keys.length) : KeyRange{0, 0};
-    const KeyRange own_last = has_rows ? visible_range(call_, min(own + kRowsAWarp, queries.length) - 1,
-                                                       queries.length, keys.length)
-                                       : KeyRange{0, 0};
+    const KeyRange own_first = visibility.of(own);
+    const KeyRange own_last = visibility.of(max(own, min(own + kRowsAWarp, queries.length) - 1));
 
-    // V's scales that a block's sums meet, for they vary along tokens and P does not carry them.
-    const bool by_block = v.scales_vary_by_token() && !v.template scales_in_p<S>();
     const KeyRows k_rows = key_rows(k, slot);
-    if (first_block < end_block) load_k(k_rows, block_at(first_block), first_block & 1);
+    if (first_block < end_block) {
+      load_k(k_rows, block_at(first_block));
+      if constexpr (kTwoBuffers) load_v(block_at(first_block));
+    }
     ptx::commit_copies();
+    prepare();
 #pragma unroll 1
     for (std::int32_t i = first_block; i < end_block; ++i) {
       const KeyBlock block = block_at(i);
       ptx::wait_copies<0>();
-      __syncthreads();  // K is there, and nobody reads V of the block before any more
-      load_v(block);
+      __syncthreads();  // what was copied is there, and nobody reads the other buffers any more
+      if constexpr (kTwoBuffers) {
+        if (i + 1 < end_block) load_k(k_rows, block_at(i + 1)), load_v(block_at(i + 1));
+      } else {
+        load_v(block);
+      }
       ptx::commit_copies();
-      if (opaque(by_block))
-        put_channels([&](std::int32_t c) { return scheme_.channel({v.scale(block.begin, c), 0}); });
-      const bool sees = has_rows && own_first.begin < block.begin + block.keys && own_last.end > block.begin;
+      const bool sees = own_first.begin < block.begin + block.keys && own_last.end > block.begin;
       typename S::Acc acc[kTiles][4];
       if (sees)
-        multiply_qk<S::kQk, Tiles::kQkRow>(acc, ptx::shared_address(shared_.tiles.q), first_row_of_warp(),
-                                           ptx::shared_address(shared_.tiles.k));
-      __syncthreads();  // nobody reads K any more
-      if (i + 1 < end_block) load_k(k_rows, block_at(i + 1), (i + 1) & 1);
-      ptx::commit_copies();
+        multiply_qk<S::kQk, Tiles::kQkRow>(
+            acc, address(shared_.tiles.q) + first_row_of_warp() * Tiles::kQkRow, q_rows_,
+            address(shared_.tiles.k[0]) +
+                block.buffer() * static_cast<std::uint32_t>(sizeof(shared_.tiles.k[0])),
+            k_columns_, start_of_sums());
+      if constexpr (!kTwoBuffers) {
+        __syncthreads();  // nobody reads K any more
+        if (i + 1 < end_block) load_k(k_rows, block_at(i + 1));
+        ptx::commit_copies();
+      }
       PWords<S, kTiles> p;
       if (sees) {
-        const Block constants = block_constants(block);
-        const bool has_bias = opaque(bias.any());
-        const bool whole = !has_bias && block.keys == kTile.keys && own_last.begin <= block.begin &&
+        const bool whole = !bias.any() && block.keys == kTile.keys && own_last.begin <= block.begin &&
                            own_first.end >= block.begin + block.keys;
-        using Softmax = BlockSoftmax<S, kTiles>;
-        const Key* of_keys = shared_.tiles.keys[i & 1];
-        typename S::View view[kRowsALane];
-        typename S::Score score[kTiles][4];
-        Hidden hidden;
-        if (whole) {
-          rows[0].sees = rows[1].sees = true;
-        } else if (!has_bias) {
-          hidden = hidden_by_range<S, kTiles>(block.begin, block.keys, rows);
-          if constexpr (S::kUsesRowPeak) Softmax::hide(acc, hidden);
-        }
-        if (has_bias) {
-          const BlockBias<S, kTiles> added(scheme_, bias, block.begin, block.keys, rows);
-          hidden = added.hidden;
-          if constexpr (S::kUsesRowPeak) Softmax::hide(acc, hidden);
-          Softmax::score(scheme_, acc, of_keys, constants, rows, view, score,
-                         [&](int tile, int e) { return added.of[tile * 4 + e]; });
-        } else {
-          const typename S::Bias none{};  // bias(0), without its arithmetic
-          Softmax::score(scheme_, acc, of_keys, constants, rows, view, score, [&](int, int) { return none; });
-        }
-        if (!whole) Softmax::hide(score, hidden);
-        Softmax::run(scheme_, score, of_keys, view, rows, p, hidden, size - block.keys);
+        weigh_block(acc, p, rows, block, visibility, bias, tile::opaque(whole));
       }
-      ptx::wait_copies<1>();
-      __syncthreads();  // V is there
-      if (sees) fold_values(rows, outputs, p, by_block);
+      if constexpr (!kTwoBuffers) {
+        ptx::wait_copies<1>();
+        __syncthreads();  // V is there
+      }
+      if (sees) fold_values(rows, outputs, p, block);
     }
   }
 
-  /// P V of the block into the outputs, 64 channels at a time.
-  __device__ __forceinline__ void fold_values(const LaneRow<S> (&rows)[kRowsALane],
-                                              Outputs<S, kTile.head_dim / 8>& outputs,
-                                              const PWords<S, kTiles>& p, bool by_block) {
-    constexpr int kSome = kTile.head_dim / 8 < 8 ? kTile.head_dim / 8 : 8;
-    outputs.open(rows);
+  /// From accumulators to codes of P. whole: the warp's rows see all keys of the block, and no bias is added.
+  __device__ __forceinline__ void weigh_block(typename S::Acc (&acc)[kTiles][4], PWords<S, kTiles>& p,
+                                              Rows& rows, const KeyBlock& block, const Visibility& visibility,
+                                              const HeadBias& bias, bool whole) {
+    const std::uint32_t* of_keys = shared_.tiles.keys[block.number & 1];
+    typename S::View view[kRowsALane];
+    typename S::Score score[kTiles][4];
+    Hidden hidden;
+    constexpr bool kTakesBias = !std::is_empty_v<typename S::Bias>;
+    const bool has_bias = kTakesBias && tile::opaque(bias.any());
+    if (whole) [[likely]] {
+      rows[0].sees = rows[1].sees = true;
+    } else if (!has_bias) {
+      hidden = hidden_by_range<S, kTiles>(visibility, block.begin, block.keys, rows);
+      if constexpr (S::kUsesRowPeak) Softmax::hide(acc, hidden);
+    }
+    const auto score_with = [&](const auto& bias_of) {
+      Softmax::score(scheme_, acc, of_keys, block_constants(block), rows, view, score, bias_of);
+    };
+    if (has_bias) [[unlikely]] {
+      if constexpr (kTakesBias) {
+        typename S::Bias added[kTiles * 4];
+        hidden = biases_of<S, kTiles>(added, scheme_, bias, visibility, block.begin, block.keys, rows);
+        if constexpr (S::kUsesRowPeak) Softmax::hide(acc, hidden);
+        score_with([&](int tile, int e) { return added[tile * 4 + e]; });
+      }
+    } else {
+      const typename S::Bias none = no_bias(typename S::Bias{});
+      score_with([&](int, int) { return none; });
+    }
+    if (!whole) [[unlikely]]
+      Softmax::hide(score, hidden);
+    Softmax::run(scheme_, score, of_keys, view, rows, p, hidden, whole, call_.key_block - block.keys);
+  }
+
+  /// P V of the block into the outputs, so many channels at a time as leave registers for the rest.
+  __device__ __forceinline__ void fold_values(const Rows& rows, Outputs<S, kTile.head_dim / 8>& outputs,
+                                              const PWords<S, kTiles>& p, const KeyBlock& block) {
+    constexpr int kSome = std::min(kTile.head_dim / 8, 8);
+    outputs.open(scheme_, rows);
 #pragma unroll
     for (int first = 0; first < kTile.head_dim / 8; first += kSome) {
       typename S::PvAcc pv[kSome][4];
-      multiply_pv<S::kP, S::kV, Tiles::kVRow>(pv, p.word, ptx::shared_address(shared_.tiles.v), first);
+      multiply_pv<S::kP, S::kV, Tiles::kVRow>(pv, p.word, address_of_v(block), v_columns_, first);
       const typename S::Channel unit = scheme_.channel({});
       if constexpr (LongRows<S>)
         outputs.fold(first, pv);
-      else if (opaque(by_block))
-        outputs.fold(scheme_, first, pv, rows,
-                     [&](int tile, int c) { return shared_.channels[channel_of_lane(tile, c)]; });
+      else if (tile::opaque(call_.packed.channels != nullptr)) [[unlikely]]
+        outputs.fold(scheme_, first, pv, rows, [&](int tile, int c) {
+          return shared_.tiles.channels[block.number & 1][channel_of_lane(tile, c)];
+        });
       else
         outputs.fold(scheme_, first, pv, rows, [&](int, int) { return unit; });
     }
   }
 
-  __device__ __forceinline__ void load_k(const KeyRows& k, const KeyBlock& block, int buffer) {
-    constexpr int kChunks = Tiles::kQkRow / 16;
-    const std::uint32_t to = ptx::shared_address(shared_.tiles.k);
-    for (int i = static_cast<int>(threadIdx.x); i < block.keys * kChunks; i += static_cast<int>(blockDim.x)) {
-      const int row = i / kChunks, chunk = i % kChunks;
-      const std::byte* from = k.first + block.number * k.block_bytes + row * k.row_bytes + chunk * 16;
-      ptx::copy_async(to + tile::chunk_offset<Tiles::kQkRow>(row, chunk), from);
-    }
-    if constexpr (!std::is_empty_v<Key>) {
-      const std::byte* from = call_.packed.keys + std::int64_t{block.slot} * kTile.keys * sizeof(Key);
-      const std::uint32_t keys = ptx::shared_address(shared_.tiles.keys[buffer]);
-      const int bytes = kTile.keys * static_cast<int>(sizeof(Key));
-      for (int i = static_cast<int>(threadIdx.x) * 16; i < bytes; i += static_cast<int>(blockDim.x) * 16)
-        ptx::copy_async(keys + i, from + i);
-    }
+  __device__ __forceinline__ void load_k(const KeyRows& k, const KeyBlock& block) {
+    k.copy(
+        address(shared_.tiles.k[0]) + block.buffer() * static_cast<std::uint32_t>(sizeof(shared_.tiles.k[0])),
+        k.first + block.number * k.block_bytes, block.keys);
+    using Keys = typename Tiles::Keys;
+    if constexpr (Keys::kBytes > 0)
+      copy_bytes<Keys::kBytes>(address(shared_.tiles.keys[block.number & 1]),
+                               call_.packed.keys + std::int64_t{block.slot} * Keys::kBytes);
   }
 
   __device__ __forceinline__ void load_v(const KeyBlock& block) {
-    constexpr int kChunks = Tiles::kVRow / 16;
-    const std::byte* from = call_.packed.v + std::int64_t{block.slot} * kTile.head_dim * Tiles::kVRow;
-    const std::uint32_t to = ptx::shared_address(shared_.tiles.v);
-    for (int i = static_cast<int>(threadIdx.x); i < kTile.head_dim * kChunks;
-         i += static_cast<int>(blockDim.x)) {
-      const int row = i / kChunks, chunk = i % kChunks;
-      ptx::copy_async(to + tile::chunk_offset<Tiles::kVRow>(row, chunk),
-                      from + row * Tiles::kVRow + chunk * 16);
+    copy_v_(address_of_v(block), call_.packed.v + std::int64_t{block.slot} * kTile.head_dim * Tiles::kVRow,
+            kTile.head_dim);
+    if constexpr (!std::is_empty_v<typename S::Channel>) {
+      constexpr int kBytes = kTile.head_dim * static_cast<int>(sizeof(typename S::Channel));
+      if (call_.packed.channels) [[unlikely]]
+        copy_bytes<kBytes>(address(shared_.tiles.channels[block.number & 1]),
+                           call_.packed.channels + std::int64_t{block.slot} * kBytes);
     }
   }
 
@@ -352,6 +387,13 @@ class Attention {
       return {};
     else
       return reinterpret_cast<const Block*>(call_.packed.blocks)[block.slot];
+  }
+
+  /// bias(0) without its arithmetic; of floats the 0 that the compiler leaves out of a sum.
+  static __device__ __forceinline__ float no_bias(float) { return -0.0f; }
+  template <class Bias>
+  static __device__ __forceinline__ Bias no_bias(Bias none) {
+    return none;
   }
 
   template <class Of>
@@ -374,22 +416,32 @@ class Attention {
   // 1, 2 or 4 warps: half of them is the logarithm.
   static_assert(kMostWarps == 4, "the logarithm of 8 is not half of it");
   const Divider rows_a_block_;
+  const std::uint32_t address_;  ///< of what is shared
+  const Place<Tiles::kQkRow> q_rows_ = Place<Tiles::kQkRow>::of_rows();
+  const Place<Tiles::kQkRow> k_columns_ = Place<Tiles::kQkRow>::of_columns();
+  const Place<Tiles::kVRow> v_columns_ = Place<Tiles::kVRow>::of_columns();
+  const RowCopy<Tiles::kVRow, kTile.head_dim> copy_v_{Tiles::kVRow};
   const S scheme_;
 };
 
 /// Blocks of threads that a processor's registers hold; the compiler gives each thread what that leaves it.
-/// Long rows spill beside a third block, and took 13 % longer (`integer`, 4 x 32 x 4096 x 64, H200).
-template <class S>
-constexpr int blocks_a_processor(const Tile& tile) {
-  if (tile.head_dim > 128) return 1;
-  return tile.head_dim > 64 || LongRows<S> ? 2 : 3;
+/// Measured on an H200, int8 without constants of keys: 4 x 32 x 4096 x 64 355 TOPS by four and 333 by three,
+/// 1 x 16 x 16384 x 128 496 by three and 440 by two; f16 of 64 channels 198 by four and 235 by three. Long
+/// rows spill beside a third block, and took 13 % longer (`integer`, 4 x 32 x 4096 x 64).
+template <class S, Tile kTile>
+constexpr int blocks_a_processor() {
+  constexpr bool kLight = std::is_empty_v<typename S::Key> && Element<S::kV>::kBytes == 1;
+  if (kTile.head_dim > 128) return 1;
+  if (LongRows<S>) return 2;
+  if (kTile.head_dim > 64) return kLight ? 3 : 2;
+  return kLight ? 4 : 3;
 }
 
 /// kIndex: of the tile. note: nvcc 13 writes no host code for kernels that are templates of a struct's value.
 template <class S, int kIndex>
-__global__ void __launch_bounds__(kMostWarps * 32, blocks_a_processor<S>(kTileTable[kIndex]))
+__global__ void __launch_bounds__(kMostWarps * 32, blocks_a_processor<S, kTileTable[kIndex]>())
     attend(const __grid_constant__ Call call) {
-  extern __shared__ __align__(128) std::byte memory[];
+  extern __shared__ __align__(512) std::byte memory[];
   constexpr Tile kTile = kTileTable[kIndex];
   Attention<S, kTile>(call, *reinterpret_cast<SharedPlan<S, kTile>*>(memory)).run();
 }

@@ -46,6 +46,8 @@ class Launches {
     k.k_bytes = attn::Element<S::kQk>::kBytes, k.v_bytes = attn::Element<S::kV>::kBytes;
     k.key_bytes = std::is_empty_v<typename S::Key> ? 0 : sizeof(typename S::Key);
     k.block_bytes = std::is_empty_v<typename S::Block> ? 0 : sizeof(typename S::Block);
+    k.channel_bytes = std::is_empty_v<typename S::Channel> ? 0 : sizeof(typename S::Channel);
+    k.carries_v = carries_v<S>();
     k.k_dtype = S::kQk == Operand::f16 ? DType::f16 : S::kQk == Operand::bf16 ? DType::bf16 : DType::s8;
     if constexpr (requires { &S::fill_table; })
       k.table_entries = S::table_entries, k.fill_table = S::fill_table;

@@ -22,7 +22,8 @@ struct Kernels {
   Launch pack, attend;
   std::int64_t (*shared_bytes)(int tile, std::int32_t warps);   ///< shared memory of a block of attend
   std::int32_t k_bytes, v_bytes;                                ///< of an element in the products
-  std::int32_t key_bytes, block_bytes;                          ///< of constants; 0: none
+  std::int32_t key_bytes, block_bytes, channel_bytes;           ///< of constants; 0: none
+  bool carries_v;                                               ///< whether P carries V's scales by token
   DType k_dtype;                                                ///< whose tensors are read as they are
   std::int64_t (*table_entries)(const SchemeOptions& options);  ///< null: no table
   void (*fill_table)(const SchemeOptions& options, float* table);
@@ -30,5 +31,8 @@ struct Kernels {
 
 /// Null where the family has no kernels of the scheme.
 const Kernels* kernels_of(Scheme scheme);
+/// The faster form for calls without a bias, in which all keys of a block have one scale and V's scales do
+/// not vary along tokens; null where the scheme has none.
+const Kernels* uniform_kernels_of(Scheme scheme);
 
 }  // namespace octet::cuda::mma

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/attn/key_arrays.cuh"
 #include "cuda/attn/operand.cuh"
 #include "cuda/attn/scheme.cuh"
 #include "cuda/attn/sequence.cuh"
@@ -33,6 +34,7 @@ class Packing {
     const attn::HeadOperand k(call_.k, call_.keys, keys, head), v(call_.v, call_.keys, keys, head);
     put_constants(k, v, begin, count, slot);
     put_values(v, begin, count, slot);
+    if (call_.packed.channels) put_channels(v, begin, slot);
     if (call_.packed.k) put_keys(k, begin, count, slot);
   }
 
@@ -51,7 +53,8 @@ class Packing {
       if (threadIdx.x == 0) reinterpret_cast<Block*>(call_.packed.blocks)[slot] = block;
     }
     if constexpr (!std::is_empty_v<Key>) {
-      Key* keys = reinterpret_cast<Key*>(call_.packed.keys) + slot * kTile.keys;
+      using Keys = attn::KeyArrays<Key, kTile.keys>;
+      std::uint32_t* words = reinterpret_cast<std::uint32_t*>(call_.packed.keys) + slot * (Keys::kBytes / 4);
       for (int j = static_cast<int>(threadIdx.x); j < kTile.keys; j += kPackThreads) {
         Key key{};
         if (j < count) {
@@ -60,7 +63,7 @@ class Packing {
           scales.v = in_p ? v.token_scale(begin + j) : 1.0f;
           key = scheme_.key(scales, block);
         }
-        keys[j] = key;
+        Keys::put(words, j, key);
       }
     }
   }
@@ -94,6 +97,15 @@ class Packing {
         element.of[s] = exists ? element_of_value(v.number(begin + key, channel)) : ElementOf<S::kV>{};
       }
       to[channel * kRowWords + word] = __builtin_bit_cast(std::uint32_t, element);
+    }
+  }
+  /// V's scales of the block by channel; those beyond V's, whose sums are zeros, have the last one's.
+  __device__ void put_channels(const attn::HeadOperand& v, std::int32_t begin, std::int64_t slot) {
+    using Channel = typename S::Channel;
+    if constexpr (!std::is_empty_v<Channel>) {
+      auto* channels = reinterpret_cast<Channel*>(call_.packed.channels) + slot * kTile.head_dim;
+      for (int c = static_cast<int>(threadIdx.x); c < kTile.head_dim; c += kPackThreads)
+        channels[c] = scheme_.channel({v.scale(begin, min(c, call_.dim_v - 1)), 0});
     }
   }
   __device__ ElementOf<S::kV> element_of_value(float number) const {

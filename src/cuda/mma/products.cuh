@@ -4,36 +4,62 @@
 
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/mma.cuh"
+#include "cuda/tile/kept.cuh"
 #include "cuda/tile/swizzle.cuh"
 
 namespace octet::cuda::mma {
 
-/// Two tiles of eight columns of operand B, 32 bytes of the summed axis: word [column tile][half].
-template <int kRowBytes>
-__device__ __forceinline__ void load_columns(std::uint32_t (&b)[4], std::uint32_t tile, int pair, int step) {
-  const int lane = threadIdx.x % 32;
-  const int row = pair * 16 + (lane & 7) + (lane >> 4) * 8;
-  ptx::load_matrices(b, tile + tile::chunk_offset<kRowBytes>(row, 2 * step + (lane >> 3 & 1)));
-}
-
-/// acc = Q K^T of the warp's rows and all keys of the tile. q, k: shared addresses of tiles of rows of
-/// kRowBytes; q_row: the warp's first.
-template <Operand kOperand, int kRowBytes, int kTiles, class Acc>
-__device__ __forceinline__ void multiply_qk(Acc (&acc)[kTiles][4], std::uint32_t q, int q_row,
-                                            std::uint32_t k) {
-  const int lane = threadIdx.x % 32;
+template <int kTiles, class Acc>
+__device__ __forceinline__ void set_all(Acc (&acc)[kTiles][4], Acc start) {
 #pragma unroll
   for (int i = 0; i < kTiles; ++i)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) acc[i][e] = 0;
+    for (int e = 0; e < 4; ++e) acc[i][e] = start;
+}
+
+/// A lane's place in tiles of rows of kRowBytes, of which ldmatrix reads sixteen rows and 32 bytes at a time.
+/// Steps along a row change bits within it alone, so a place is made once and moved by an exclusive or.
+template <int kRowBytes>
+class Place {
+ public:
+  /// As operand A, rows of which a fragment has sixteen.
+  static __device__ __forceinline__ Place of_rows() {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    return {lane & 15, lane >> 4};
+  }
+  /// As operand B: two tiles of eight columns each.
+  static __device__ __forceinline__ Place of_columns() {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    return {(lane & 7) + (lane >> 4) * 8, lane >> 3 & 1};
+  }
+  /// tile: the shared address of its first row, a multiple of kRowBytes.
+  __device__ __forceinline__ void load(std::uint32_t (&words)[4], std::uint32_t tile, int sixteen,
+                                       int step) const {
+    ptx::load_matrices(words, ((tile + offset_) ^ (step * 32)) + sixteen * 16 * kRowBytes);
+  }
+
+ private:
+  /// row, chunk: of the 16 bytes that the lane points to, in the first sixteen rows and step.
+  __device__ __forceinline__ Place(int row, int chunk)
+      : offset_(tile::kept(tile::chunk_offset<kRowBytes>(row, chunk))) {}
+  std::uint32_t offset_;
+};
+
+/// acc = start + Q K^T of the warp's rows and all keys of the tile. q: shared address of the warp's rows, k:
+/// of the keys', kRowBytes each.
+template <Operand kOperand, int kRowBytes, int kTiles, class Acc>
+__device__ __forceinline__ void multiply_qk(Acc (&acc)[kTiles][4], std::uint32_t q,
+                                            const Place<kRowBytes>& rows, std::uint32_t k,
+                                            const Place<kRowBytes>& columns, Acc start) {
+  set_all(acc, start);
 #pragma unroll
   for (int step = 0; step < kRowBytes / 32; ++step) {
     std::uint32_t a[4];
-    ptx::load_matrices(a, q + tile::chunk_offset<kRowBytes>(q_row + (lane & 15), 2 * step + (lane >> 4)));
+    rows.load(a, q, 0, step);
 #pragma unroll
     for (int pair = 0; pair < kTiles / 2; ++pair) {
       std::uint32_t b[4];
-      load_columns<kRowBytes>(b, k, pair, step);
+      columns.load(b, k, pair, step);
       const std::uint32_t low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
       ptx::multiply<kOperand, kOperand>(acc[2 * pair], a, low);
       ptx::multiply<kOperand, kOperand>(acc[2 * pair + 1], a, high);
@@ -45,17 +71,14 @@ __device__ __forceinline__ void multiply_qk(Acc (&acc)[kTiles][4], std::uint32_t
 /// kRowBytes of slots each.
 template <Operand kP, Operand kV, int kRowBytes, int kTiles, int kSteps, class Acc>
 __device__ __forceinline__ void multiply_pv(Acc (&acc)[kTiles][4], const std::uint32_t (&p)[kSteps][4],
-                                            std::uint32_t v, int first) {
-#pragma unroll
-  for (int i = 0; i < kTiles; ++i)
-#pragma unroll
-    for (int e = 0; e < 4; ++e) acc[i][e] = 0;
+                                            std::uint32_t v, const Place<kRowBytes>& columns, int first) {
+  set_all(acc, Acc{});
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
     for (int pair = 0; pair < kTiles / 2; ++pair) {
       std::uint32_t b[4];
-      load_columns<kRowBytes>(b, v, first / 2 + pair, step);
+      columns.load(b, v, first / 2 + pair, step);
       const std::uint32_t low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
       ptx::multiply<kP, kV>(acc[2 * pair], p[step], low);
       ptx::multiply<kP, kV>(acc[2 * pair + 1], p[step], high);

@@ -1,0 +1,22 @@
+// Values that the compiler must not make anew.
+#pragma once
+#include <cstdint>
+
+namespace octet::cuda::tile {
+
+/// The same number, of which the compiler does not know where it comes from: it keeps what a loop uses, where
+/// it would compute it again in each turn to save a register.
+__device__ __forceinline__ std::uint32_t kept(std::uint32_t word) {
+  asm volatile("" : "+r"(word));
+  return word;
+}
+__device__ __forceinline__ std::int64_t kept(std::int64_t word) {
+  asm volatile("" : "+l"(word));
+  return word;
+}
+
+/// The same flag, of which the compiler does not know that a loop leaves it as it is: it would have a copy of
+/// the loop for each value.
+__device__ __forceinline__ bool opaque(bool flag) { return kept(static_cast<std::uint32_t>(flag)) != 0; }
+
+}  // namespace octet::cuda::tile
