@@ -27,7 +27,7 @@ EDGES = {
     "IntegerScheme::bias": (EVERYTHING, "the caller's bias as an integer"),
     "QFlashScheme::bias": (EVERYTHING, "the caller's bias as an integer"),
     "HeadBias::at": (OWN_LINES, "a boolean mask as a bias"),
-    "BlockBias::BlockBias": (OWN_LINES, "whether a bias hides its key"),
+    "biases_of": (OWN_LINES, "whether a bias hides its key"),
     "QFlashScheme::finish": (EVERYTHING, "the published kernel's quotient, which is one of f32 (docs/numerics/qflash.md)"),
     "IntegerScheme::output_scale": (EVERYTHING, "a row's scale as f32"),
     "end_rows": (OWN_LINES, "codes times their scale"),

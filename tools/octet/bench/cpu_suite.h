@@ -13,7 +13,7 @@ namespace octet::tool {
 struct CpuVariant {
   const char* label;  ///< as in tables and --schemes: "int8, K per block" is int8_kblock
   Scheme scheme;
-  bool k_per_block = false;
+  bool k_per_block = false, v_per_channel = false;
 };
 const std::vector<CpuVariant>& cpu_variants();
 

@@ -86,15 +86,17 @@ void add_prefill(const GpuRun& run, std::vector<CpuBar>& bars) {
   for (const int dim : {64, 128, 256}) {
     std::vector<std::string> lengths;
     for (const char* n : {"4k", "8k", "16k"}) lengths.push_back(fmt::format("d{}-{}", dim, n));
-    bars.push_back(ratio_of(fmt::format("d{}, 4k to 16k: int8 over comfy-kitchen's kernel", dim), 1.15,
-                            worst_of(lengths, Side::at_least, over("int8", kComfyKitchen))));
-    const Worst worst = worst_of(lengths, Side::at_most, [&](const std::string& w) {
-      return number(run.find(w, "int8"), "relative_rmse") /
-             number(run.find(w, kComfyKitchen), "relative_rmse");
-    });
-    bars.push_back({fmt::format("d{}, 4k to 16k: int8's error over comfy-kitchen's{}", dim, at(worst)),
-                    "≤ 1 ×", std::isfinite(worst.value) ? significant(worst.value) + " ×" : kNoFigure,
-                    verdict_of(worst.value, 1, Side::at_most)});
+    for (const std::string ours : {"int8", "int8_uniform"}) {
+      bars.push_back(ratio_of(fmt::format("d{}, 4k to 16k: {} over comfy-kitchen's kernel", dim, ours), 1.15,
+                              worst_of(lengths, Side::at_least, over(ours.c_str(), kComfyKitchen))));
+      const Worst worst = worst_of(lengths, Side::at_most, [&](const std::string& w) {
+        return number(run.find(w, ours), "relative_rmse") /
+               number(run.find(w, kComfyKitchen), "relative_rmse");
+      });
+      bars.push_back({fmt::format("d{}, 4k to 16k: {}'s error over comfy-kitchen's{}", dim, ours, at(worst)),
+                      "≤ 1 ×", std::isfinite(worst.value) ? significant(worst.value) + " ×" : kNoFigure,
+                      verdict_of(worst.value, 1, Side::at_most)});
+    }
   }
 }
 

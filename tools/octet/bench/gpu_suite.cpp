@@ -24,10 +24,17 @@ namespace {
 const std::vector<CpuVariant>& known_variants() {
   static const std::vector<CpuVariant> all = [] {
     std::vector<CpuVariant> list{
-        {"int8", Scheme::int8},       {"int8_full", Scheme::int8_full},   {"int8_half", Scheme::int8_half},
-        {"integer", Scheme::integer}, {"qflash", Scheme::qflash},         {"f16", Scheme::f16},
-        {"fp8", Scheme::fp8},         {"fp8_hybrid", Scheme::fp8_hybrid}, {"int8_fp8", Scheme::int8_fp8},
+        {"int8", Scheme::int8},
+        {"int8_full", Scheme::int8_full},
+        {"int8_half", Scheme::int8_half},
+        {"integer", Scheme::integer},
+        {"qflash", Scheme::qflash},
+        {"f16", Scheme::f16},
+        {"fp8", Scheme::fp8},
+        {"fp8_hybrid", Scheme::fp8_hybrid},
+        {"int8_fp8", Scheme::int8_fp8},
         {"int4", Scheme::int4},
+        {"int8_uniform", Scheme::int8, true, true},
     };
     for (const CpuVariant& v : cpu_variants()) {
       const auto same = [&](const CpuVariant& other) { return std::string_view(v.label) == other.label; };
@@ -221,7 +228,8 @@ Result<GpuWork> gpu_work_of(const GpuSuiteOptions& options) {
 }  // namespace
 
 const std::vector<std::string>& usual_gpu_variants() {
-  static const std::vector<std::string> usual{"int8", "int8_full", "int8_half", "integer", "qflash", "f16"};
+  static const std::vector<std::string> usual{"int8",    "int8_uniform", "int8_full", "int8_half",
+                                              "integer", "qflash",       "f16"};
   return usual;
 }
 
