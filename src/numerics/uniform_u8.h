@@ -3,6 +3,8 @@
 // argument. The numbers are those of numerics/folded_u8.h but for roundings, of which these are fewer; for
 // lanes to which a multiplication a key is a cost (docs/cuda.md).
 #pragma once
+#include <cmath>
+
 #include "numerics/folded_u8.h"
 
 namespace octet {
@@ -17,7 +19,7 @@ struct UniformU8 : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::
   /// order of integers, and its conversion is the multiply-add that follows. |sum| <= 127 * 127 * 256 < 2^22.
   static constexpr std::int32_t kStart = 0x4b400000;
   using Score = I32;
-  static constexpr float kStartNumber = 12582912, kF32Step = 0x1p-23f;
+  static constexpr float kStartNumber = 12582912, kHalfStep = 0x1p-24f;
   using Merge = Online<L>;
   struct Bias {};  ///< none is added: a biased call has scores in octaves
   struct Key {};
@@ -43,16 +45,16 @@ struct UniformU8 : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::
   OCTET_HD Step step(const State& state, Score peak, const View& view) const {
     Step step{Online<L>::against_block_maximum_lazily(state, L::to_f32(peak - kStart) * view.slope),
               view.slope};
-    // The start's share is large beside the scores, so that the origin's rounding shows: it goes upwards, for
-    // no weight to pass the unit, and what it takes from all weights of the block the block's factor gives
-    // back.
+    // The start's share is large beside the scores, so that the origin's rounding shows, up to 0.75 slopes:
+    // half a step is added for no weight to pass the unit, and what all weights of the block lose the block's
+    // factor gives back.
     const F32 exact = AccurateExponential::origin<L>(step.origin), start = kStartNumber * view.slope;
-    step.origin = exact + start + start * kF32Step;
+    step.origin = start + (exact + start * kHalfStep);
     step.factor = step.factor * weight_exp2<L>(step.origin - start - exact);
     return step;
   }
   OCTET_HD F32 weight(Score score, const Step& step) const {
-    return AccurateExponential::weight<L>(float_of(as_unsigned(score)) * step.slope - step.origin);
+    return AccurateExponential::weight<L>(std::fma(float_of(as_unsigned(score)), step.slope, -step.origin));
   }
   /// As in FoldedU8. The argument's one rounding may leave the largest weight above 255 by as much as scores
   /// are off.

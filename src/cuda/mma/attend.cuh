@@ -32,8 +32,9 @@ struct SharedTiles {
   static constexpr int kVRow = kTile.keys * Element<S::kV>::kBytes;
   static constexpr int kBlockBytes = kTile.keys * kQkRow + kTile.head_dim * kVRow;
   /// Two buffers, unless a block of threads would then have a processor of 99 KiB (sm_86) to itself or not
-  /// fit at all.
-  static constexpr int kStages = 2 * kBlockBytes <= 72 * 1024 ? 2 : 1;
+  /// fit at all; sums of long rows lie beside them, as much again.
+  static constexpr int kMostBytes = (LongRows<S> ? 36 : 72) * 1024;
+  static constexpr int kStages = 2 * kBlockBytes <= kMostBytes ? 2 : 1;
   using Keys = KeyArrays<typename S::Key, kTile.keys>;
   alignas(512) std::byte k[kStages][kTile.keys * kQkRow];
   alignas(512) std::byte v[kStages][kTile.head_dim * kVRow];
