@@ -40,7 +40,7 @@ struct PackedKeys {
   std::byte* blocks = nullptr;    ///< [head][block] constants of blocks, the scheme's Block
   std::byte* channels = nullptr;  ///< [head][block][channel] the scheme's Channel, of the key block's scales
                                   ///< of V; null where V's scales do not vary along tokens, or P carries them
-  float* table = nullptr;  ///< the scheme's table
+  float* table = nullptr;         ///< the scheme's table
   std::int32_t blocks_per_head = 0;
 };
 
