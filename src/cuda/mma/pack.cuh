@@ -34,8 +34,8 @@ class Packing {
     const attn::HeadOperand k(call_.k, call_.keys, keys, head), v(call_.v, call_.keys, keys, head);
     put_constants(k, v, begin, count, slot);
     put_values(v, begin, count, slot);
-    if (call_.packed.channels) put_channels(v, begin, slot);
     if (call_.packed.k) put_keys(k, begin, count, slot);
+    if (call_.packed.channels) put_channels(v, begin, slot);
   }
 
  private:
@@ -104,6 +104,7 @@ class Packing {
     using Channel = typename S::Channel;
     if constexpr (!std::is_empty_v<Channel>) {
       auto* channels = reinterpret_cast<Channel*>(call_.packed.channels) + slot * kTile.head_dim;
+#pragma unroll 1
       for (int c = static_cast<int>(threadIdx.x); c < kTile.head_dim; c += kPackThreads)
         channels[c] = scheme_.channel({v.scale(begin, min(c, call_.dim_v - 1)), 0});
     }
@@ -138,9 +139,10 @@ class Packing {
   const S scheme_;
 };
 
-/// kIndex: of the tile.
+/// kIndex: of the tile. Eight blocks a processor leave 64 registers, of which 40 are used; asked for less,
+/// the compiler stops at 32 and spills.
 template <class S, int kIndex>
-__global__ void __launch_bounds__(kPackThreads) pack(const __grid_constant__ Call call) {
+__global__ void __launch_bounds__(kPackThreads, 8) pack(const __grid_constant__ Call call) {
   Packing<S, kTileTable[kIndex]>(call).run();
 }
 
