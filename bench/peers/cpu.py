@@ -17,6 +17,8 @@ import subprocess
 import sys
 import time
 
+from document import document_text
+
 GROUP_SECONDS, TOTAL_SECONDS, LEAST_GROUPS, MOST_GROUPS, PATIENCE = 0.004, 0.2, 3, 51, 1.0
 CALL_SECONDS = 4.0           # a call that would take longer is skipped
 COLD_BYTES = 256 << 20       # keys and values of decode, so that none is found in a cache
@@ -312,18 +314,6 @@ def main():
     document["seconds"] = round(document["seconds"] + time.monotonic() - start)
     with open(options.document, "w", encoding="utf-8") as file:
         file.write(document_text(document))
-
-
-def document_text(document):
-    """One row a line, as octet writes it."""
-    parts = []
-    for key, value in document.items():
-        if isinstance(value, list) and value and isinstance(value[0], dict):
-            lines = ",\n".join("  " + json.dumps(row, separators=(",", ":")) for row in value)
-            parts.append(f" {json.dumps(key)}: [\n{lines}\n ]")
-        else:
-            parts.append(f" {json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}")
-    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ import sys
 import tempfile
 import time
 
+from document import document_text
+
 WARM_SECONDS, GROUP_SECONDS, GROUPS, MOST_CALLS = 0.03, 0.01, 7, 100
 BURST_SECONDS = 0.02
 MASK64 = (1 << 64) - 1
@@ -390,7 +392,7 @@ class Bench:
 
     def adopt(self, part):
         if self.document is None:
-            self.document = {**part, "suite": "gpu", "command": " ".join(["scripts/bench-gpu", *sys.argv[1:]]),
+            self.document = {**part, "suite": "gpu", "command": command(sys.argv[1:]),
                              "inputs": [], "rows": []}
         self.document["inputs"] += part["inputs"]
         self.document["rows"] += part["rows"]
@@ -476,16 +478,14 @@ class Bench:
         return self.document
 
 
-def document_text(document):
-    """One row a line, as octet writes it."""
-    parts = []
-    for key, value in document.items():
-        if isinstance(value, list) and value and isinstance(value[0], dict):
-            lines = ",\n".join("  " + json.dumps(row, separators=(",", ":")) for row in value)
-            parts.append(f" {json.dumps(key)}: [\n{lines}\n ]")
-        else:
-            parts.append(f" {json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}")
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+def command(arguments):
+    """The command that repeats a run: without its paths, which are of one machine."""
+    words, is_path = ["scripts/bench-gpu"], False
+    for word in arguments:
+        if not is_path and not word.startswith(("--octet=", "--output=")) and word not in ("--octet", "--output"):
+            words.append(word)
+        is_path = not is_path and word in ("--octet", "--output")
+    return " ".join(words)
 
 
 def write_whole(path, text):

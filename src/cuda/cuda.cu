@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <vector>
 
 #include "base/try.h"
@@ -42,10 +43,12 @@ int tile_of(const AttentionDesc& d) {
 
 /// The kernels of a problem's scheme, in the form that suits it best.
 const mma::Kernels& kernels_for(const AttentionDesc& d) {
-  const auto along_tokens = [](Granularity g) { return g != Granularity::tensor && g != Granularity::head; };
-  const bool uniform = d.recipe.k != Granularity::token && d.recipe.k != Granularity::channel &&
-                       d.recipe.k != Granularity::block_channel &&
-                       (!along_tokens(d.recipe.v) || d.recipe.v == Granularity::channel) &&
+  using G = Granularity;
+  const auto is_one_of = [](G g, std::initializer_list<G> list) {
+    return std::ranges::find(list, g) != list.end();
+  };
+  const bool uniform = is_one_of(d.recipe.k, {G::tensor, G::head, G::block}) &&
+                       is_one_of(d.recipe.v, {G::tensor, G::head, G::channel}) &&
                        d.bias == AttentionDesc::Bias::none;
   if (const mma::Kernels* kernels = uniform ? mma::uniform_kernels_of(d.scheme) : nullptr) return *kernels;
   return *mma::kernels_of(d.scheme);

@@ -20,7 +20,6 @@ struct UniformU8 : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::
   static constexpr std::int32_t kStart = 0x4b400000;
   using Score = I32;
   static constexpr float kStartNumber = 12582912, kHalfStep = 0x1p-24f;
-  using Merge = Online<L>;
   struct Bias {};  ///< none is added: a biased call has scores in octaves
   struct Key {};
   struct Block {

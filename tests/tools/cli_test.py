@@ -1,5 +1,5 @@
 """The command line as a user drives it: cli_test.py OCTET_BINARY SOURCE_DIRECTORY."""
-import importlib.util
+import importlib
 import json
 import math
 import os
@@ -357,10 +357,14 @@ class Bench(CommandLine):
         self.assertRegex(told.stdout, r"(?m)^d256-16k-causal +1 +8 +8 +16384 +256 +causal")
 
     def gpu_peers(self):
-        specification = importlib.util.spec_from_file_location("gpu_peers", os.path.join(SOURCE, "bench", "peers", "gpu.py"))
-        module = importlib.util.module_from_spec(specification)
-        specification.loader.exec_module(module)
-        return module
+        folder = os.path.join(SOURCE, "bench", "peers")
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+        return importlib.import_module("gpu")
+
+    def test_a_recorded_command_holds_no_path_of_one_machine(self):
+        said = self.gpu_peers().command(["--octet", "build/x/octet", "--energy", "A2-b8", "--output=/root/out.json", "--seed", "3"])
+        self.assertEqual(said, "scripts/bench-gpu --energy A2-b8 --seed 3")
 
     def test_the_peers_on_a_gpu_draw_octets_inputs(self):
         peers = self.gpu_peers()

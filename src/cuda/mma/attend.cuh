@@ -131,7 +131,11 @@ class Attention {
     __device__ __forceinline__ int buffer() const { return kTwoBuffers ? number & 1 : 0; }
   };
 
-  /// Where V of a key block lies, in shared memory.
+  /// Where K and V of a key block lie, in shared memory.
+  __device__ __forceinline__ std::uint32_t address_of_k(const KeyBlock& block) const {
+    return address(shared_.tiles.k[0]) +
+           block.buffer() * static_cast<std::uint32_t>(sizeof(shared_.tiles.k[0]));
+  }
   __device__ __forceinline__ std::uint32_t address_of_v(const KeyBlock& block) const {
     return address(shared_.tiles.v[0]) +
            block.buffer() * static_cast<std::uint32_t>(sizeof(shared_.tiles.v[0]));
@@ -282,11 +286,9 @@ class Attention {
       const bool sees = own_first.begin < block.begin + block.keys && own_last.end > block.begin;
       typename S::Acc acc[kTiles][4];
       if (sees)
-        multiply_qk<S::kQk, Tiles::kQkRow>(
-            acc, address(shared_.tiles.q) + first_row_of_warp() * Tiles::kQkRow, q_rows_,
-            address(shared_.tiles.k[0]) +
-                block.buffer() * static_cast<std::uint32_t>(sizeof(shared_.tiles.k[0])),
-            k_columns_, start_of_sums());
+        multiply_qk<S::kQk, Tiles::kQkRow>(acc,
+                                           address(shared_.tiles.q) + first_row_of_warp() * Tiles::kQkRow,
+                                           q_rows_, address_of_k(block), k_columns_, start_of_sums());
       if constexpr (!kTwoBuffers) {
         __syncthreads();  // nobody reads K any more
         if (i + 1 < end_block) load_k(k_rows, block_at(i + 1));
@@ -363,9 +365,7 @@ class Attention {
   }
 
   __device__ __forceinline__ void load_k(const KeyRows& k, const KeyBlock& block) {
-    k.copy(
-        address(shared_.tiles.k[0]) + block.buffer() * static_cast<std::uint32_t>(sizeof(shared_.tiles.k[0])),
-        k.first + block.number * k.block_bytes, block.keys);
+    k.copy(address_of_k(block), k.first + block.number * k.block_bytes, block.keys);
     using Keys = typename Tiles::Keys;
     if constexpr (Keys::kBytes > 0)
       copy_bytes<Keys::kBytes>(address(shared_.tiles.keys[block.number & 1]),
