@@ -1,0 +1,37 @@
+"""octet: 8-bit fused attention that can be trusted, for NumPy arrays and torch tensors.
+
+    import numpy as np, octet
+    q = k = v = np.random.default_rng(0).standard_normal((1, 8, 1024, 64), dtype=np.float32)
+    o = octet.attention(q, k, v, scheme="int8", causal=True)
+
+octet.torch has PyTorch operators and the faces of scaled_dot_product_attention and flash_attn_func; it is imported by the caller. docs/python.md
+is a page of recipes.
+"""
+
+from ._plan import AttentionPlan, Support, attention, error_bound, explain, plan, supported
+from ._problem import TensorSpec
+from ._schemes import Recipe, Scheme, SchemeOptions, backends, default_recipe, scheme, schemes, version
+from .errors import InternalError, NonFiniteError, UnsupportedError
+
+__version__ = version()
+__all__ = [
+    "AttentionPlan",
+    "InternalError",
+    "NonFiniteError",
+    "Recipe",
+    "Scheme",
+    "SchemeOptions",
+    "Support",
+    "TensorSpec",
+    "UnsupportedError",
+    "attention",
+    "backends",
+    "default_recipe",
+    "error_bound",
+    "explain",
+    "plan",
+    "scheme",
+    "schemes",
+    "supported",
+    "version",
+]
