@@ -8,8 +8,11 @@ octet.torch has PyTorch operators and the faces of scaled_dot_product_attention 
 is a page of recipes.
 """
 
+from ._cache import KVCache
+from ._merge import merge_states
 from ._plan import AttentionPlan, Support, attention, error_bound, explain, plan, supported
 from ._problem import TensorSpec
+from ._quantize import OperandRecipe, QuantizedTensor, operand_recipe, quantize
 from ._schemes import Recipe, Scheme, SchemeOptions, backends, default_recipe, scheme, schemes, version
 from .errors import InternalError, NonFiniteError, UnsupportedError
 
@@ -17,7 +20,10 @@ __version__ = version()
 __all__ = [
     "AttentionPlan",
     "InternalError",
+    "KVCache",
     "NonFiniteError",
+    "OperandRecipe",
+    "QuantizedTensor",
     "Recipe",
     "Scheme",
     "SchemeOptions",
@@ -29,7 +35,10 @@ __all__ = [
     "default_recipe",
     "error_bound",
     "explain",
+    "merge_states",
+    "operand_recipe",
     "plan",
+    "quantize",
     "scheme",
     "schemes",
     "supported",

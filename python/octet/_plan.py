@@ -220,6 +220,26 @@ class AttentionPlan:
             results.append(lse)
         return results[0] if len(results) == 1 else tuple(results)
 
+    def _attend_cache(self, cache: Any, size: int, q: Any, attn_mask: Any, out: Any) -> Any:
+        """octet_kv_cache_attend: the keys are those of a cache."""
+        kind = _arrays.kind_of("q", q)
+        idle = self._idle[kind]
+        call = idle.pop() if idle else self._new_call(kind)
+        device = None if kind == NUMPY else q.device
+        if out is None:
+            out = _arrays.empty(self._out_shape, self._desc.output, q)
+        call.q.device = device
+        call.q.bind(q)
+        self._bind_mask(call, device, attn_mask)
+        results = self._bind_outputs(call, device, out, q)
+        buffer = _arrays.workspace(size)
+        call.args.workspace, call.args.workspace_bytes = buffer.address, buffer.bytes
+        status = lib.octet_kv_cache_attend(cache, self._handle, call.pointer)
+        if status:
+            _fail(status, q, None, None)
+        idle.append(call)
+        return results
+
     def _error_bound(self, q, k, v, attn_mask, cu_seqlens_q, cu_seqlens_k, k_anchor) -> Any:
         first = q.codes if self._codes and hasattr(q, "codes") else q
         kind = _arrays.kind_of("q", first)

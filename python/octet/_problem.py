@@ -183,7 +183,10 @@ def describe(p: Problem) -> _abi.AttentionDesc:
             raise TypeError(
                 refusal(f"{name}.device", devices[operands[name][2]], f"q lies on {devices[p.q[2]]}", "move them to one device")
             )
-    tensors = [_placeholder(name, x, axes) for name, x in operands.items()]
+    if quantised[0] and p.layout != "bhtd":
+        raise ValueError(refusal("layout", repr(p.layout), "quantised operands are [batch, heads, tokens, dim]", "transpose the result"))
+    # note: V's codes may have a format of their own; the description names that of Q and K.
+    tensors = [_placeholder(name, (x[0], p.q[1], x[2]) if quantised[0] else x, axes) for name, x in operands.items()]
     desc = _abi.AttentionDesc()
     scheme = scheme_value(p.scheme)
     check(lib.octet_attention_desc_init(byref(desc), scheme, *(byref(tensor) for tensor in tensors)))
@@ -222,8 +225,9 @@ def _recipe_of_codes(p: Problem) -> dict[str, Any]:
     """The recipe by which three quantised operands were made, as they tell it themselves."""
     q, k, v = (x[3] for x in (p.q, p.k, p.v))
     rotate, seed = q.rotation
-    return {"q": q.granularity, "k": k.granularity, "v": v.granularity, "smooth": k.smooth, "rotate": rotate, "equalise": v.equalise,
-            "rotation_seed": seed}  # fmt: skip
+    told = {"smooth": k.smooth, "rotate": rotate, "equalise": v.equalise, "rotation_seed": seed}
+    told.update({name: x.granularity for name, x in (("q", q), ("k", k), ("v", v)) if x.granularity != "none"})
+    return told
 
 
 def _count(argument: str, value: Any) -> int:

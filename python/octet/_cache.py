@@ -1,0 +1,149 @@
+"""Keys and values across calls: octet.KVCache."""
+
+from __future__ import annotations
+
+from ctypes import byref, c_void_p
+from typing import Any
+
+from . import _abi, _arrays
+from ._abi import check, lib
+from ._plan import AttentionPlan, kept_plan
+from ._problem import TensorSpec, problem
+from ._schemes import OptionsLike, RecipeLike, recipe_of
+from ._schemes import scheme as scheme_info
+from .errors import refusal
+
+
+def cache_recipe(scheme: str, recipe: RecipeLike = None) -> Any:
+    """The scheme's recipe with what looks at later tokens replaced: K less an anchor instead of its mean, V not equalised."""
+    info = scheme_info(scheme)
+    if recipe is not None and not isinstance(recipe, dict):
+        return recipe_of(scheme, recipe)
+    changes: dict[str, object] = {}
+    if info.recipe.smooth == "mean":
+        changes["smooth"] = "anchor"
+    if info.recipe.equalise == "on":
+        changes["equalise"] = "off"
+    if info.recipe.k in ("block", "channel", "block_channel"):
+        changes["k"] = "token" if "token" in info.k_granularities else "head"
+    if info.recipe.v in ("block", "channel", "block_channel") or scheme == "integer":
+        changes["v"] = "token" if "token" in info.v_granularities and scheme != "integer" else "head"
+    changes.update(recipe or {})
+    return recipe_of(scheme, changes)
+
+
+class KVCache:
+    """Keys and values as codes, laid out as the kernel reads them, so that a decode step quantises one token and reads 8-bit codes only.
+
+    Appended token by token, in chunks or all at once the cache is the same, and so are the bits of every call. On the CPU, for NumPy
+    arrays and torch tensors. One thread at a time may change a cache; any number may attend meanwhile nobody does.
+    """
+
+    def __init__(
+        self, *, capacity: int, heads_kv: int, head_dim: int, head_dim_v: int | None = None, heads_q: int | None = None, batch: int = 1,
+        scheme: str = "int8", recipe: RecipeLike = None, options: OptionsLike = None, softmax_scale: float | None = None,
+        key_block: int = 128, k_amax: float = 0.0, v_amax: float = 0.0, k_anchor: Any = None, layout: str = "bhtd",
+        backend: str | None = None,
+    ) -> None:  # fmt: skip
+        """An empty cache for up to `capacity` tokens of [batch, heads_kv, capacity, head_dim] keys.
+
+        heads_q: query heads, heads_kv where it is None. recipe: what the scheme's own becomes without what looks at later tokens
+        (smooth "mean" gives "anchor", equalise goes off, scales per block become those per token or head), with the fields that a dict
+        names; an octet.Recipe is taken as it is. k_amax, v_amax: where scales are the head's or the tensor's, the largest absolute value
+        that they are for; larger ones are clamped. k_anchor: float32 [batch or 1, heads_kv, 1, head_dim]; None: the first key. The rest: as
+        in octet.attention. UnsupportedError: the recipe makes a token's codes depend on later tokens, or the backend keeps no keys.
+        """
+        _arrays.layout_of(layout)
+        self.scheme, self.layout, self.batch = scheme, layout, batch
+        self.heads_kv, self.heads_q = heads_kv, heads_kv if heads_q is None else heads_q
+        self.head_dim, self.head_dim_v = head_dim, head_dim if head_dim_v is None else head_dim_v
+        self.recipe = cache_recipe(scheme, recipe)
+        self._options, self._scale, self._key_block, self._backend = options, softmax_scale, key_block, backend
+        self._capacity = capacity
+        self._handle = c_void_p()
+        plan = self._plan(TensorSpec(self._shape(self.heads_q, 1, head_dim)), {})
+        settings = _abi.KvCacheOptions()
+        settings.k_amax, settings.v_amax = k_amax, v_amax
+        kept = None
+        if k_anchor is not None:
+            settings.k_anchor, kept = _arrays.view_of("k_anchor", k_anchor, _arrays.LAYOUTS["bhtd"])
+        check(lib.octet_kv_cache_create(byref(self._handle), plan._handle, byref(settings)))
+        del kept
+        self._workspaces: dict[AttentionPlan, int] = {}
+
+    def __del__(self) -> None:
+        handle = getattr(self, "_handle", None)
+        if handle and lib is not None:
+            lib.octet_kv_cache_destroy(handle)
+
+    def _shape(self, heads: int, tokens: int, dim: int) -> tuple[int, ...]:
+        return (self.batch, heads, tokens, dim) if self.layout == "bhtd" else (self.batch, tokens, heads, dim)
+
+    def _plan(self, q: Any, arguments: dict[str, Any]) -> AttentionPlan:
+        dtype = q.dtype if isinstance(q, TensorSpec) else _abi.enum_name(_abi.ENUM_DTYPE, _arrays.dtype_code("q", q.dtype))
+        k = TensorSpec(self._shape(self.heads_kv, self._capacity, self.head_dim), dtype)
+        v = TensorSpec(self._shape(self.heads_kv, self._capacity, self.head_dim_v), dtype)
+        return kept_plan(
+            problem(
+                q, k, v, scheme=self.scheme, recipe=self.recipe, options=self._options, softmax_scale=self._scale, layout=self.layout,
+                key_block=self._key_block, backend=self._backend, **arguments,
+            )
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return lib.octet_kv_cache_length(self._handle)
+
+    @property
+    def capacity(self) -> int:
+        """Tokens that the cache has room for."""
+        return lib.octet_kv_cache_capacity(self._handle)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a full cache; memory is taken as it fills."""
+        return lib.octet_kv_cache_bytes(self._handle)
+
+    def __repr__(self) -> str:
+        return f"<octet.KVCache {self.scheme}: {len(self)} of {self.capacity} tokens, {self.heads_kv} heads of {self.head_dim}>"
+
+    def append(self, k: Any, v: Any) -> None:
+        """Appends keys [batch, heads_kv, n, head_dim] and values [batch, heads_kv, n, head_dim_v] in the cache's layout, any n.
+
+        float32, float16 or bfloat16. ValueError (no room, shapes), NonFiniteError, MemoryError: the cache is then unchanged.
+        """
+        axes = _arrays.LAYOUTS[self.layout]
+        k_view, k_kept = _arrays.view_of("k", k, axes)
+        v_view, v_kept = _arrays.view_of("v", v, axes)
+        check(lib.octet_kv_cache_append(self._handle, byref(k_view), byref(v_view), None))
+        del k_kept, v_kept
+
+    def truncate(self, length: int) -> None:
+        """Keeps the first `length` tokens, as if no others had been appended; 0 empties it."""
+        check(lib.octet_kv_cache_truncate(self._handle, length))
+
+    def attend(
+        self, q: Any, *, causal: bool = False, window_size: Any = (-1, -1), attn_mask: Any = None, return_lse: bool = False, out: Any = None,
+        out_dtype: Any = None,
+    ) -> Any:  # fmt: skip
+        """octet.attention of q [batch, heads_q, tokens_q, head_dim] against the keys that there are, with the bits of such a call.
+
+        causal and windows are aligned with the cache's end: the last query sees all keys. attn_mask is broadcast to [batch, heads_q,
+        tokens_q, len(self)]. Arguments, result and errors: those of octet.attention.
+        """
+        if getattr(q, "ndim", 4) != 4:
+            raise ValueError(refusal("q.shape", tuple(q.shape), "it must have 4 axes", "add axes of length 1"))
+        plan = self._plan(
+            q, {"causal": causal, "window_size": window_size, "attn_mask": attn_mask, "return_lse": return_lse, "out": out, "out_dtype": out_dtype}
+        )  # fmt: skip
+        size = self._workspaces.get(plan)
+        if size is None:
+            size = lib.octet_kv_cache_workspace_bytes(self._handle, plan._handle)
+            if size < 0:
+                raise ValueError(_abi.last_error())
+            if len(self._workspaces) > 64:
+                self._workspaces.clear()
+            self._workspaces[plan] = size
+        return plan._attend_cache(self._handle, size, q, attn_mask, out)
+
+
+__all__ = ["KVCache", "cache_recipe"]
