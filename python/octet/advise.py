@@ -21,7 +21,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from . import attention
 from .capture import Call, Captured, capture
 from .errors import UnsupportedError, refusal
 
-__all__ = ["Advice", "COSTS", "Call", "Captured", "Layer", "Row", "advise", "capture", "read_tensors"]
+__all__ = ["COSTS", "Advice", "Call", "Captured", "Layer", "Row", "advise", "capture", "read_tensors"]
 
 # What one call costs, relative to f32's, quantisation counted: what `costs` falls back to. cpu: results/models/costs.json, 4 heads, 1024
 # tokens, d = 64, AMD EPYC family 25 model 17, one thread. Schemes that only the reference backend has are left out: they are measured
@@ -74,8 +74,8 @@ class Layer:
 
     layer: int
     name: str
-    scheme: Optional[str]
-    heads: tuple[Optional[str], ...]
+    scheme: str | None
+    heads: tuple[str | None, ...]
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,9 @@ class Advice:
     costs: Mapping[str, float]
     rows: tuple[Row, ...]
     layers: tuple[Layer, ...]
-    scheme: Optional[str]
+    scheme: str | None
 
-    def worst(self, scheme: str, layer: Optional[int] = None) -> float:
+    def worst(self, scheme: str, layer: int | None = None) -> float:
         """The largest relative RMSE of a scheme's heads, of one layer or of all; nan where it was refused anywhere."""
         errors = [row.relative_rmse for row in self.rows if row.scheme == scheme and layer in (None, row.layer)]
         return math.nan if any(math.isnan(error) for error in errors) else max(errors)
@@ -122,7 +122,7 @@ class Advice:
 
 
 def advise(
-    captured: Captured, *, tolerance: float, schemes: Optional[Sequence[str]] = None, costs: Optional[Mapping[str, float]] = None
+    captured: Captured, *, tolerance: float, schemes: Sequence[str] | None = None, costs: Mapping[str, float] | None = None
 ) -> Advice:
     """Measures every scheme on every captured call, on the CPU, and chooses.
 
@@ -139,7 +139,9 @@ def advise(
     chosen = list(costs) if schemes is None else list(schemes)
     for scheme in chosen:
         if scheme not in costs:
-            raise ValueError(refusal("schemes", repr(scheme), "it has no cost to compare by", f"add it to costs, which has {', '.join(costs)}"))
+            raise ValueError(
+                refusal("schemes", repr(scheme), "it has no cost to compare by", f"add it to costs, which has {', '.join(costs)}")
+            )
     if not captured.calls:
         raise ValueError(refusal("captured", "empty", "there must be a call", "run the model inside octet.advise.capture"))
     ordered = sorted(chosen, key=lambda scheme: costs[scheme])
@@ -151,9 +153,7 @@ def advise(
 
 def _output(call: Call, scheme: str) -> np.ndarray:
     """[batch, heads, tokens_q, dim_v]; float64 from exact, float32 from the others."""
-    result: np.ndarray = attention(
-        call.q, call.k, call.v, scheme=scheme, causal=call.causal, attn_mask=call.mask, softmax_scale=call.scale
-    )
+    result: np.ndarray = attention(call.q, call.k, call.v, scheme=scheme, causal=call.causal, attn_mask=call.mask, softmax_scale=call.scale)
     return result.astype(np.float64)
 
 
@@ -172,13 +172,11 @@ def _rows_of_layer(layer: int, name: str, calls: Sequence[Call], schemes: Sequen
         # A head whose exact output is nothing but zeros has no relative error: 0 where it is met, inf where not.
         with np.errstate(divide="ignore", invalid="ignore"):
             errors[scheme] = np.where(squares == 0, 0.0, np.sqrt(squares / energy))
-    return [
-        Row(layer, name, head, scheme, float(errors[scheme][head]), refusals[scheme]) for head in range(heads) for scheme in schemes
-    ]
+    return [Row(layer, name, head, scheme, float(errors[scheme][head]), refusals[scheme]) for head in range(heads) for scheme in schemes]
 
 
 def _choose(names: Sequence[str], rows: Sequence[Row], tolerance: float, costs: Mapping[str, float]) -> Advice:
-    def cheapest(of: Sequence[Row]) -> Optional[str]:
+    def cheapest(of: Sequence[Row]) -> str | None:
         """The first scheme, in the order of cost, that has no row beyond the tolerance (a nan is beyond)."""
         beyond = {row.scheme for row in of if not row.relative_rmse <= tolerance}
         return next((scheme for scheme in costs if scheme not in beyond), None)
@@ -226,7 +224,7 @@ def read_tensors(path: Path) -> Captured:
     return Captured([f"layer {i}" for i in range(layers)], calls)
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m octet.advise",
         description="Relative RMSE of every scheme by layer and head, and the cheapest within a tolerance.",

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,8 +42,8 @@ class Call:
     k: np.ndarray
     v: np.ndarray
     causal: bool = False
-    mask: Optional[np.ndarray] = None
-    scale: Optional[float] = None
+    mask: np.ndarray | None = None
+    scale: float | None = None
 
 
 @dataclass
@@ -70,28 +70,36 @@ def capture(model: torch.nn.Module, *, forwards: int = 1) -> Iterator[Captured]:
     Raises ValueError on leaving the context normally without having seen a call, and for dropout in a captured call.
     """
     import torch
-    from torch.nn.functional import scaled_dot_product_attention
     from torch.overrides import TorchFunctionMode
 
     if isinstance(forwards, bool) or not isinstance(forwards, int) or forwards < 1:
         raise ValueError(refusal("forwards", repr(forwards), "it must be an int of at least 1", "say how many forward calls to keep"))
     captured = Captured()
     where = _Where(model)
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        if 1 <= where.forward <= forwards and where.running:
+            captured.calls.append(_copied(captured.layer_of(where.name()), *args, **kwargs))
+        with torch._C.DisableTorchFunction():  # not seen twice
+            return sdpa(*args, **kwargs)
 
     class Watch(TorchFunctionMode):
-        def __torch_function__(self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = kwargs or {}
-            if function is scaled_dot_product_attention and 1 <= where.forward <= forwards:
-                captured.calls.append(_copied(captured.layer_of(where.name()), *args, **kwargs))
-            return function(*args, **kwargs)
+        """Sees calls by any name, also one that was imported long ago."""
 
-    # note: in evaluation nn.MultiheadAttention has a fused path of its own, which never comes to scaled_dot_product_attention
+        def __torch_function__(self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return (watched if function is sdpa else function)(*args, **(kwargs or {}))
+
+    # note: F.multi_head_attention_forward comes to Watch as one call, inside which no mode sees anything; it finds its attention by this name.
+    # In evaluation nn.MultiheadAttention also has a fused path of its own, without that attention.
     fast_path = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
+    torch.nn.functional.scaled_dot_product_attention = watched
     try:
         with where, Watch():
             yield captured
     finally:
+        torch.nn.functional.scaled_dot_product_attention = sdpa
         torch.backends.mha.set_fastpath_enabled(fast_path)
     if not captured.calls:
         raise ValueError(
@@ -159,8 +167,8 @@ def _copied(
     if is_causal and not causal:
         # PyTorch aligns the triangle at the top left, octet at the bottom right.
         mask = np.tri(tokens_q, tokens_k, dtype=bool)[None, None]
-    operands = (_four_axes(_float32(x)) for x in (query, key, value))
-    return Call(layer, *operands, causal=causal, mask=mask, scale=scale)
+    q, k, v = (_four_axes(_float32(x)) for x in (query, key, value))
+    return Call(layer, q, k, v, causal=causal, mask=mask, scale=scale)
 
 
 def _float32(x: Any) -> np.ndarray:

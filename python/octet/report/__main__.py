@@ -21,9 +21,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         epilog="Results: octet bench --suite cpu|gpu, octet accuracy --suite ..., scripts/bench-models, octet.advise.",
     )
     parser.add_argument("files", nargs="+", type=Path, help="JSON files of results")
-    parser.add_argument(
-        "--output", type=Path, default=Path("report"), help="folder for index.html and PNGs (default: report)"
-    )
+    parser.add_argument("--output", type=Path, default=Path("report"), help="folder for index.html and PNGs (default: report)")
     parser.add_argument("--pictures-only", action="store_true", help="write the PNGs and no page")
     parser.add_argument(
         "--figures",
@@ -42,12 +40,8 @@ def make(options: argparse.Namespace) -> list[str]:
         known = [figure.name for found in figures.values() for figure in found]
         unknown = [name for name in options.figures if name not in known]
         if unknown:
-            raise ReportError(
-                f"--figures {unknown[0]} is no figure of these files, which have: {', '.join(known) or 'none'}"
-            )
-        figures = {
-            name: [figure for figure in found if figure.name in options.figures] for name, found in figures.items()
-        }
+            raise ReportError(f"--figures {unknown[0]} is no figure of these files, which have: {', '.join(known) or 'none'}")
+        figures = {name: [figure for figure in found if figure.name in options.figures] for name, found in figures.items()}
     if not any(figures.values()) and not any(document.kind == "models" for document in documents):
         raise ReportError(
             "none of these files has anything to draw: give results of octet bench, the parts `lengths` of octet "

@@ -98,9 +98,7 @@ def read_all(paths: Sequence[Path]) -> list[Document]:
     for document in documents:
         other = by_name.setdefault(document.name, document.path)
         if other is not document.path:
-            raise ReportError(
-                f"{document.path} and {other} have the same name, and pictures are named after files: rename one"
-            )
+            raise ReportError(f"{document.path} and {other} have the same name, and pictures are named after files: rename one")
     return documents
 
 
@@ -110,20 +108,16 @@ def rows_of(document: Document, rows: object, where: str) -> Iterator[Mapping[st
         raise ReportError(f"{document.path}: {where} must be a list: measure it again with the command it names")
     for i, row in enumerate(rows):
         if not isinstance(row, dict):
-            raise ReportError(
-                f"{document.path}: {where}[{i}] is {row!r} and must be an object: "
-                "measure it again with the command it names"
-            )
+            raise ReportError(f"{document.path}: {where}[{i}] is {row!r} and must be an object: measure it again with the command it names")
         yield row
 
 
 def number(document: Document, row: Mapping[str, Any], key: str) -> float:
     """row[key], which must be a finite number."""
     value = row.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < float("inf"):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
         raise ReportError(
-            f"{document.path}: `{key}` is {value!r} in {brief(row)} and must be a finite number: "
-            "measure it again with the command it names"
+            f"{document.path}: `{key}` is {value!r} in {brief(row)} and must be a finite number: measure it again with the command it names"
         )
     return float(value)
 
@@ -133,8 +127,7 @@ def text(document: Document, row: Mapping[str, Any], key: str) -> str:
     value = row.get(key)
     if not isinstance(value, str):
         raise ReportError(
-            f"{document.path}: `{key}` is {value!r} in {brief(row)} and must be a string: "
-            "measure it again with the command it names"
+            f"{document.path}: `{key}` is {value!r} in {brief(row)} and must be a string: measure it again with the command it names"
         )
     return value
 

@@ -46,9 +46,7 @@ def pyplot_free_canvas(columns: int, rows: int, size: tuple[float, float]) -> tu
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure as MatplotlibFigure
     except ImportError as error:
-        raise ReportError(
-            "matplotlib is not installed, and pictures are drawn with it: pip install 'octet[report]'"
-        ) from error
+        raise ReportError("matplotlib is not installed, and pictures are drawn with it: pip install 'octet[report]'") from error
     canvas = MatplotlibFigure(figsize=(size[0] * columns, size[1] * rows), dpi=DPI, layout="constrained")
     FigureCanvasAgg(canvas)
     axes = canvas.subplots(rows, columns, squeeze=False)
@@ -78,7 +76,7 @@ def draw_bar_panel(axis: Axes, panel: BarPanel, unit: str, peers: Sequence[str])
     width = 0.84 / len(panel.series)
     for i, series in enumerate(panel.series):
         colour = colour_of(series.name, series.scheme, series.peer, peers)
-        for group, (value, counted) in enumerate(zip(series.values, series.counted, strict=True)):
+        for group, (value, counted) in enumerate(zip(series.values, series.counted)):
             if value is None:
                 continue
             x = group - 0.42 + (i + 0.5) * width
@@ -175,7 +173,7 @@ def draw_heat_map(figure: HeatMap) -> Canvas:
     columns = min(3, len(figure.panels))
     canvas, axes = pyplot_free_canvas(columns, math.ceil(len(figure.panels) / columns), (4.6, 2.7))
     image: Any = None
-    for axis, panel in zip(axes, figure.panels, strict=False):
+    for axis, panel in zip(axes, figure.panels):
         image = axis.imshow(panel.cells, norm=norm, cmap="viridis", aspect="auto")
         for layer, row in enumerate(panel.cells):
             for head, value in enumerate(row):
@@ -212,7 +210,7 @@ def canvas_of(figure: Figure) -> Canvas:
     size = {Bars: (6.2, 3.2), Scatter: (5.6, 3.8), Lines: (5.0, 3.2)}[type(figure)]
     columns = min(2, len(figure.panels))
     canvas, axes = pyplot_free_canvas(columns, math.ceil(len(figure.panels) / columns), size)
-    for axis, panel in zip(axes, figure.panels, strict=False):
+    for axis, panel in zip(axes, figure.panels):
         if isinstance(panel, BarPanel):
             assert isinstance(figure, Bars)
             draw_bar_panel(axis, panel, figure.unit, peers_in(figure))
@@ -232,11 +230,9 @@ def legend(canvas: Canvas, axes: Sequence[Axes]) -> None:
     """One for all panels, below them: each name once."""
     handles: dict[str, Any] = {}
     for axis in axes:
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+        for handle, label in zip(*axis.get_legend_handles_labels()):
             handles.setdefault(label, handle)
-    canvas.legend(
-        list(handles.values()), list(handles), loc="outside lower center", ncols=5, fontsize=7.5, frameon=False
-    )
+    canvas.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=5, fontsize=7.5, frameon=False)
 
 
 def png(figure: Figure, source: str) -> bytes:

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Union
 
 from . import documents
 from .documents import Document
@@ -115,7 +115,7 @@ class HeatMap:
     panels: tuple[HeatPanel, ...]
 
 
-Figure = Bars | Scatter | Lines | HeatMap
+Figure = Union[Bars, Scatter, Lines, HeatMap]
 
 
 def digest(figure: Figure) -> str:
@@ -129,11 +129,7 @@ def digest(figure: Figure) -> str:
 def measured(document: Document) -> list[Mapping[str, Any]]:
     """Rows with a speed; one thread where threads are told, and no busy neighbours."""
     rows = documents.rows_of(document, document.content["rows"], "rows")
-    return [
-        row
-        for row in rows
-        if row.get("gops") is not None and row.get("threads", 1) == 1 and row.get("busy", 0) == 0
-    ]
+    return [row for row in rows if row.get("gops") is not None and row.get("threads", 1) == 1 and row.get("busy", 0) == 0]
 
 
 def drawn(document: Document) -> list[Mapping[str, Any]]:
@@ -178,13 +174,7 @@ def speed_panel(document: Document, rows: Sequence[Mapping[str, Any]], title: st
     def speed(variant: str, count: int, quantisation: str) -> float | None:
         row = best(
             document,
-            (
-                row
-                for row in rows
-                if row["variant"] == variant
-                and row["tokens_k"] == count
-                and row["quantisation"] == quantisation
-            ),
+            (row for row in rows if row["variant"] == variant and row["tokens_k"] == count and row["quantisation"] == quantisation),
         )
         return None if row is None else documents.number(document, row, "gops") / divisor
 
@@ -241,9 +231,7 @@ def speed_against_error(document: Document) -> Scatter | None:
     rows = [
         row
         for row in drawn(document)
-        if not row.get("causal")
-        and row["quantisation"] == "excluded"
-        and row.get("relative_rmse") is not None
+        if not row.get("causal") and row["quantisation"] == "excluded" and row.get("relative_rmse") is not None
     ]
     panels = []
     for head_dim in sorted({int(row["head_dim"]) for row in rows}):
@@ -306,7 +294,7 @@ def error_by_length(document: Document) -> Lines | None:
         for scheme in DRAWN_SCHEMES:
             ordered = sorted(by_scheme.get(scheme, []))
             if ordered:
-                x, y = zip(*ordered, strict=True)
+                x, y = zip(*ordered)
                 lines.append(Line(scheme, scheme, x, y))
         if lines:
             panels.append(LinePanel(DRAWN_DISTRIBUTIONS[distribution], tuple(lines)))
@@ -323,6 +311,10 @@ def error_by_length(document: Document) -> Lines | None:
 # ---- models --------------------------------------------------------------------------------------------------
 
 
+# By head: octet's and the papers' 8-bit schemes; a panel each of all schemes would be illegible.
+HEAT_SCHEMES = ("int8", "integer", "int8_fp8", "fp8", "int8_full", "qflash")
+
+
 def error_by_head(document: Document) -> HeatMap | None:
     """Of what octet.advise says about a model; None for other experiments."""
     if document.content["experiment"] != "advice":
@@ -330,18 +322,19 @@ def error_by_head(document: Document) -> HeatMap | None:
     cells: dict[str, dict[tuple[int, int], float]] = {}
     for row in documents.rows_of(document, document.content["rows"], "rows"):
         scheme = documents.text(document, row, "scheme")
+        if scheme not in HEAT_SCHEMES or row.get("relative_rmse", 0) is None:  # None: the scheme does not take that call
+            continue
         place = (int(documents.number(document, row, "layer")), int(documents.number(document, row, "head")))
         cells.setdefault(scheme, {})[place] = 100 * documents.number(document, row, "relative_rmse")
     panels = []
-    for scheme, by_place in cells.items():
+    for scheme in [name for name in HEAT_SCHEMES if name in cells]:
+        by_place = cells[scheme]
         layers = 1 + max(layer for layer, _ in by_place)
         heads = 1 + max(head for _, head in by_place)
         missing = [(layer, head) for layer in range(layers) for head in range(heads) if (layer, head) not in by_place]
         if missing:
             raise missing_cell(document, scheme, missing[0])
-        panels.append(
-            HeatPanel(scheme, tuple(tuple(by_place[layer, head] for head in range(heads)) for layer in range(layers)))
-        )
+        panels.append(HeatPanel(scheme, tuple(tuple(by_place[layer, head] for head in range(heads)) for layer in range(layers))))
     if not panels:
         return None
     what = str(document.content.get("model", "a captured model"))

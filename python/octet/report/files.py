@@ -25,9 +25,7 @@ def write_all(folder: Path, contents: Mapping[str, bytes]) -> None:
         for temporary, path in temporaries.items():
             os.replace(temporary, path)
     except OSError as error:
-        raise ReportError(
-            f"--output {folder} cannot be written ({error.strerror}): choose a folder that can"
-        ) from error
+        raise ReportError(f"--output {folder} cannot be written ({error.strerror}): choose a folder that can") from error
     finally:
         for temporary in temporaries:
             with contextlib.suppress(OSError):  # after its rename it is gone, as it should be

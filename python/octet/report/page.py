@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Union
 
 from .documents import Document, rows_of
 from .figures import Bars, Figure, HeatMap, Lines, Scatter
@@ -22,7 +23,7 @@ th:first-child, td:first-child { text-align: left; }
 summary { cursor: pointer; color: #0b5fa5; }
 """
 
-Cell = str | float | None
+Cell = Union[str, float, None]
 
 
 def shown(cell: Cell) -> str:
@@ -47,10 +48,7 @@ def tables_of(figure: Figure) -> str:
             parts.append(
                 table(
                     head,
-                    (
-                        [s.name, *(cell for pair in zip(s.values, s.counted, strict=True) for cell in pair)]
-                        for s in bars.series
-                    ),
+                    ([s.name, *(cell for pair in zip(s.values, s.counted) for cell in pair)] for s in bars.series),
                 )
             )
     elif isinstance(figure, Scatter):
@@ -69,10 +67,7 @@ def tables_of(figure: Figure) -> str:
             parts.append(
                 table(
                     ["", *(str(int(x)) for x in keys)],
-                    (
-                        [line.name, *(dict(zip(line.x, line.y, strict=True)).get(x) for x in keys)]
-                        for line in lines.lines
-                    ),
+                    ([line.name, *(dict(zip(line.x, line.y)).get(x) for x in keys)] for line in lines.lines),
                 )
             )
     else:
@@ -100,16 +95,12 @@ def figure_part(figure: Figure, picture: bytes) -> str:
 def model_rows(document: Document) -> str:
     """The rows of a models document as they are: what its experiment measured, whatever that is."""
     rows = [
-        {key: value for key, value in row.items() if isinstance(value, str | int | float | None)}
+        {key: value for key, value in row.items() if value is None or isinstance(value, (str, int, float))}
         for row in rows_of(document, document.content["rows"], "rows")
     ]
     head = list(dict.fromkeys(key for row in rows for key in row))
     cells = (
-        [
-            value if value is None or isinstance(value, str) else float(value)
-            for value in (row.get(key) for key in head)
-        ]
-        for row in rows
+        [value if value is None or isinstance(value, str) else float(value) for value in (row.get(key) for key in head)] for row in rows
     )
     return f"<details><summary>{len(rows)} rows</summary>{table(head, cells)}</details>"
 
