@@ -1,9 +1,13 @@
 # Flags of every target of ours. Warnings are errors; no contraction, so that a*b+c means the same on every compiler;
 # no errno and no trapping, which change no value and without which gcc does not vectorise comparisons of floats.
+set(OCTET_WERROR -Werror)
+if(SKBUILD)  # pip install: a user's compiler may know warnings that ours do not
+  set(OCTET_WERROR)
+endif()
 add_library(octet_flags INTERFACE)
 target_compile_options(octet_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wcast-qual -Wnon-virtual-dtor -Woverloaded-virtual -Wvla -Wunknown-pragmas
-  -Werror -ffp-contract=off -fno-math-errno -fno-trapping-math)
+  ${OCTET_WERROR} -ffp-contract=off -fno-math-errno -fno-trapping-math)
 # note: g++ 12 sees overlaps in "text" + std::string that are not there (GCC bug 105651).
 target_compile_options(octet_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 # Vectors that no register of the instruction set holds are passed in ways that depend on it; ours are only passed to functions that are

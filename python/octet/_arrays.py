@@ -158,7 +158,7 @@ address = _address_by_field if _fields_are_readable() else _address_by_interface
 
 
 # ---- Binding -----------------------------------------------------------------------------------------------------------------------------
-def fill(tensor: _abi.Tensor, argument: str, axes: dict[int, tuple], data: int, code: int, device: int, shape, strides) -> None:
+def fill(tensor: _abi.Tensor, argument: str, axes: dict[int, tuple], data: int | None, code: int, device: int, shape, strides) -> None:
     """Writes an array's view, strides in elements, into an octet_tensor."""
     order = axes.get(len(shape))
     if order is None:
@@ -196,6 +196,10 @@ class NumpySlot:
             if is_torch(x):
                 raise TypeError(refusal(argument, "a torch tensor", "the other arguments are NumPy arrays", "pass arrays of one library"))
             kind_of(argument, x)
+        if isinstance(x, np.ma.MaskedArray):
+            raise TypeError(
+                refusal(argument, "a masked array", "octet does not look at its mask", f"pass {argument}.filled(0), and attn_mask")
+            )
         code = dtype_code(argument, x.dtype)
         if self.written and not x.flags.writeable:
             self._refuse_read_only()
@@ -288,7 +292,7 @@ def torch_device(argument: str, x: Any) -> int:
     )
 
 
-SLOTS = {NUMPY: NumpySlot, TORCH: TorchSlot}
+SLOTS: dict[str, Any] = {NUMPY: NumpySlot, TORCH: TorchSlot}
 
 
 def view_of(argument: str, x: Any, axes: dict[int, tuple], written: bool = False) -> tuple[_abi.Tensor, Any]:

@@ -394,6 +394,15 @@ def attention(
     Cost: O(tokens_q * tokens_k * dim). The plan is kept and found again by the arguments, in about 5 us; octet.plan spares that.
     CPU calls run on OCTET_THREADS threads and return when done. CUDA calls are queued on torch's current stream and wait for nothing.
     """
+    torch = _arrays.torch_module()
+    if torch is not None and torch.compiler.is_compiling():
+        from .torch import attention as operator  # which a trace sees through
+
+        return operator(
+            q, k, v, scheme=scheme, causal=causal, window_size=window_size, softmax_scale=softmax_scale, attn_mask=attn_mask,
+            cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, recipe=recipe, options=options, key_block=key_block, layout=layout,
+            k_anchor=k_anchor, return_lse=return_lse, out=out, out_dtype=out_dtype, backend=backend,
+        )  # fmt: skip
     p = problem(
         q, k, v, scheme=scheme, causal=causal, window_size=window_size, softmax_scale=softmax_scale, attn_mask=attn_mask,
         cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, recipe=recipe, options=options, key_block=key_block, layout=layout, out=out,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import addressof, byref
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ _NUMBERS = ("block", "largest_code", "shared_amax", "block_floor_octaves", "head
 
 
 def _recipe_from_c(c: _abi.OperandRecipe) -> OperandRecipe:
-    named = {name: enum_name(which, getattr(c, name)) for name, which in _NAMED.items()}
+    named: dict[str, Any] = {name: enum_name(which, getattr(c, name)) for name, which in _NAMED.items()}
     return OperandRecipe(**named, **{name: getattr(c, name) for name in _NUMBERS})
 
 
@@ -295,4 +295,4 @@ def _allocate(tensor: _abi.Tensor, kind: str, like: Any) -> Any:
     return np.broadcast_to(array, shape) if kind == NUMPY else array.expand(shape)
 
 
-__all__ = ["OperandRecipe", "QuantizedTensor", "operand_recipe", "quantize", "replace"]
+__all__ = ["OperandRecipe", "QuantizedTensor", "operand_recipe", "quantize"]

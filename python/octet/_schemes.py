@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from ctypes import byref
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
-from typing import Union
+from typing import Any, Union
 
 from . import _abi
 from ._abi import check, enum_name, enum_names, enum_value, lib
@@ -111,7 +111,7 @@ def options_to_c(options: SchemeOptions) -> _abi.SchemeOptions:
     return c
 
 
-def _overridden(argument: str, default: object, given: object) -> object:
+def _overridden(argument: str, default: Any, given: Any) -> Any:
     """`given`, or `default` with the fields that a mapping names."""
     if given is None:
         return default

@@ -22,6 +22,7 @@ READ_ONLY = np.empty_like(Q)
 READ_ONLY.flags.writeable = False
 REFUSED = [
     ("no array", TypeError, "q", {"q": [[1.0]]}),
+    ("masked", TypeError, "k", {"k": np.ma.masked_less(K, 0)}),
     ("float64", TypeError, "q.dtype", {"q": Q.astype(np.float64)}),
     ("float64 k", TypeError, "k.dtype", {"k": K.astype(np.float64)}),
     ("complex", TypeError, "q.dtype", {"q": Q.astype(np.complex64)}),

@@ -83,11 +83,12 @@ def functions():
         "sdpa mask",
         lambda q, k, v: ot.scaled_dot_product_attention(q, k, v, attn_mask=torch.ones(q.shape[2], k.shape[2], dtype=torch.bool)),
     )
+    yield "octet.attention", lambda q, k, v: octet.attention(q, k, v, causal=True)
     yield "attention", lambda q, k, v: ot.attention(q, k, v, scheme="integer", window_size=(5, 0), return_lse=True)[0]
     yield "flash", lambda q, k, v: ot.flash_attn_func(*(x.transpose(1, 2) for x in (q, k, v)), causal=True).transpose(1, 2)
 
 
-@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("which", range(5))
 def test_compile_has_no_graph_break_and_the_same_bits(which):
     name, function = list(functions())[which]
     torch._dynamo.reset()

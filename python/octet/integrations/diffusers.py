@@ -40,7 +40,7 @@ def register(name: str = "octet", scheme: str = "int8", **options: Any) -> str:
     return name
 
 
-def _member(name: str) -> AttentionBackendName:
+def _member(name: str) -> Any:
     """The registry's key of a name. note: it is an enumeration, which is closed; diffusers has no other way in for backends of others."""
     known = AttentionBackendName._value2member_map_.get(name)
     if known is not None:

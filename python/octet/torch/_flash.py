@@ -45,7 +45,7 @@ def flash_attn_func(
     _refuse_descales(q, q_descale, k_descale, v_descale)
     wants = return_lse or return_attn_probs
     out = attention(q, k, v, scheme=scheme or "int8", recipe=recipe, return_lse=wants, **common)
-    return _results(*out, return_lse, return_attn_probs) if wants else out
+    return _results(out[0], out[1], return_lse, return_attn_probs) if wants else out
 
 
 def flash_attn_varlen_func(
@@ -79,7 +79,7 @@ def flash_attn_varlen_func(
     _refuse_descales(q, q_descale, k_descale, v_descale)
     wants = return_lse or return_attn_probs
     out = attention(q, k, v, scheme=scheme or "int8", recipe=recipe, return_lse=wants, **common)
-    return _results(*out, return_lse, return_attn_probs) if wants else out
+    return _results(out[0], out[1], return_lse, return_attn_probs) if wants else out
 
 
 def int8_flash_attention(

@@ -84,7 +84,7 @@ class _Replacement:
             self.report._count(where, kind, "", shapes, "its scheme is None")
             return _original(*arguments, **named)
         try:
-            o = scaled_dot_product_attention(*arguments, **named, scheme=scheme, **self.options)
+            o = scaled_dot_product_attention(*arguments, **{**named, **self.options, "scheme": scheme})
         except (ValueError, TypeError) as error:
             if self.strict:
                 raise
@@ -178,7 +178,7 @@ class Patch:
         self._handles.append(model.register_forward_pre_hook(self._enter))
         self._handles.append(model.register_forward_hook(self._leave, always_call=True))
 
-    def _let_fuse(self, model: torch.nn.Module) -> None:
+    def _let_fuse(self, model: Any) -> None:
         """Turns on the fused path of modules that have one and do not take it."""
         report = self._replacement.report
         for name, module in model.named_modules():
