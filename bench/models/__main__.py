@@ -13,6 +13,7 @@ from .results import ModelsError, document, say, write
 # The seeds, epochs and steps of the stored results.
 SEEDS = 3
 EPOCHS = {"vit": 30, "swin": 50}
+LANGUAGE_SEEDS = 2
 STEPS = 2500
 ADVICE_TEXTS = 8
 ADVICE_TOLERANCE = 0.02
@@ -50,7 +51,7 @@ def run_digits(options: argparse.Namespace) -> None:
 def run_language(options: argparse.Namespace) -> None:
     from . import language
 
-    rows = language.measure(SEEDS, STEPS)
+    rows = language.measure(LANGUAGE_SEEDS, STEPS)
     write("language", document("language", "scripts/bench-models language", ["torch"], rows))
 
 

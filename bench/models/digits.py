@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 import octet
 
-from .replaced import PYTORCH, SCHEMES, Replaced
+from .replaced import PYTORCH, SCHEMES, Replaced, fuse_timm
 from .results import trained
 
 # A patch is about one original pixel. Finer ones (2 at 28 pixels) say so little each that a ViT hardly learns: 29 %
@@ -34,7 +34,7 @@ CLASSES = 10
 # Large for a test part, because the bar is 0.2 points: 1.4 of 719 images.
 TEST_SHARE = 0.4
 # Each test image comes back distorted as in training, so that more images lie near a decision's border.
-DISTORTED_COPIES = 4
+DISTORTED_COPIES = 2
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,7 @@ def make_vit() -> torch.nn.Module:
 
 def make_swin() -> torch.nn.Module:
     """8 x 8 tokens in four windows of 4 x 4 (the second layer's are shifted), then 4 x 4 in one; 2 + 4 layers, heads of 32."""
+    fuse_timm()
     model = SwinTransformer(
         img_size=PIXELS["swin"],
         patch_size=PATCH,
@@ -175,8 +176,9 @@ def evaluate(name: str, seed: int, model: torch.nn.Module, schemes: tuple[str, .
         row: dict[str, object] = {"model": name, "seed": seed, "scheme": scheme}
         try:
             for which, (images, labels) in sets.items():
-                with Replaced(scheme):
+                with Replaced(scheme) as replaced:
                     logits = logits_of(model, images, f"{name}, seed {seed}, {scheme}, {which}")
+                replaced.must_have_replaced(name)
                 exact.setdefault(which, logits)
                 row[f"images_{which}"] = len(images)
                 row[f"top1_{which}"] = 100 * float((logits.argmax(1) == labels).double().mean())

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 import octet
 
-from .replaced import PYTORCH, Replaced
+from .replaced import PYTORCH, Replaced, fuse_timm
 from .results import ModelsError
 
 # The seven of the paper's table, by timm's names.
@@ -36,6 +36,7 @@ def make_model(name: str, weights: str, classes: int) -> torch.nn.Module:
     """timm's model: with its own pre-trained weights (downloaded by timm), with FOLDER/NAME.safetensors, or with random ones."""
     import timm
 
+    fuse_timm()
     if weights == "pretrained":
         return timm.create_model(name, pretrained=True).eval()
     if weights == "random":
@@ -79,8 +80,9 @@ def measure(
                 if scheme in refusals:
                     continue
                 try:
-                    with torch.inference_mode(), Replaced(scheme):
+                    with torch.inference_mode(), Replaced(scheme) as replaced:
                         predicted = model(batch.to(device)).argmax(1).cpu()
+                    replaced.must_have_replaced(name)
                 except octet.UnsupportedError as error:
                     refusals[scheme] = str(error)
                     continue

@@ -145,8 +145,9 @@ def measure(seeds: int, steps: int, schemes: tuple[str, ...] = SCHEMES) -> list[
         for scheme in (PYTORCH, *schemes):
             row: dict[str, object] = {"seed": seed, "scheme": scheme, "steps": steps, "training_seconds": seconds}
             try:
-                with Replaced(scheme):
+                with Replaced(scheme) as replaced:
                     row["perplexity"] = perplexity(model, text.held_out, f"language, seed {seed}, {scheme}")
+                replaced.must_have_replaced("the language model")
                 row["characters"] = (len(text.held_out) - 1) // CONTEXT * CONTEXT
             except octet.UnsupportedError as error:
                 row["refusal"] = str(error)

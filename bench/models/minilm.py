@@ -14,6 +14,7 @@ import torch
 from tqdm import tqdm
 
 import octet
+from octet.capture import Captured, capture
 
 from .replaced import PYTORCH, SCHEMES, Replaced
 from .results import ModelsError
@@ -71,8 +72,13 @@ def ranks(queries: np.ndarray, corpus: np.ndarray) -> np.ndarray:
     return order
 
 
-def compare(embeddings: np.ndarray, exact: np.ndarray, questions: int) -> dict[str, object]:
-    """Of texts ordered questions, answers, paragraphs: cosines with the exact embeddings, and the search by them."""
+def is_table(text: str) -> bool:
+    """A table drawn with characters, whose borders become a hundred tokens "-": many keys alike, which prose never has."""
+    return "-----" in text
+
+
+def compare(embeddings: np.ndarray, exact: np.ndarray, questions: int, tables: np.ndarray) -> dict[str, object]:
+    """Of texts ordered questions, answers, paragraphs: cosines with the exact embeddings, and the search by them. tables: bool, [texts]."""
     cosines = np.sum(embeddings * exact, axis=1)
     order = ranks(embeddings[:questions], embeddings[questions:])
     exact_order = ranks(exact[:questions], exact[questions:])
@@ -82,6 +88,9 @@ def compare(embeddings: np.ndarray, exact: np.ndarray, questions: int) -> dict[s
         "cosine_worst": float(cosines.min()),
         "cosine_mean": float(cosines.mean()),
         "texts_below_bar": int((cosines < BAR).sum()),
+        "tables": int(tables.sum()),
+        "cosine_worst_but_tables": float(cosines[~tables].min()),
+        "texts_below_bar_but_tables": int((cosines[~tables] < BAR).sum()),
         "questions": questions,
         "corpus": embeddings.shape[0] - questions,
         "answers_first": int((place == 0).sum()),
@@ -95,6 +104,7 @@ def measure(schemes: tuple[str, ...] = SCHEMES) -> list[dict[str, object]]:
     """A row a scheme."""
     pairs = retrieval_pairs()
     texts = [question for question, _ in pairs] + [answer for _, answer in pairs] + paragraphs()
+    tables = np.array([is_table(text) for text in texts])
     embedder = Embedder()
     exact = None
     rows: list[dict[str, object]] = []
@@ -103,21 +113,21 @@ def measure(schemes: tuple[str, ...] = SCHEMES) -> list[dict[str, object]]:
         try:
             with Replaced(scheme) as replaced:
                 embeddings = embedder(texts, f"MiniLM, {scheme}")
+            # note: an assertion of ours, as a layer left alone would flatter the scheme
             assert replaced.calls == 6 * len(texts), "each of the six layers' attention was replaced once a text"
             exact = embeddings if exact is None else exact
-            row |= compare(embeddings, exact, len(pairs))
+            row |= compare(embeddings, exact, len(pairs), tables)
         except octet.UnsupportedError as error:
             row["refusal"] = str(error)
         rows.append(row)
     return rows
 
 
-def captured_texts(count: int) -> octet.capture.Captured:  # type: ignore[name-defined]
-    """Operands of the model reading the `count` longest paragraphs, for octet.advise."""
-    from octet.capture import capture
-
+def captured_texts(count: int) -> Captured:
+    """Operands of the model reading `count` paragraphs, taken evenly from all that are no tables, for octet.advise."""
     embedder = Embedder()
-    longest = sorted(paragraphs(), key=len, reverse=True)[:count]
+    found = [text for text in paragraphs() if not is_table(text)]
+    chosen = [found[i * len(found) // count] for i in range(count)]
     with capture(embedder.model, forwards=count) as captured:
-        embedder(longest, "MiniLM, captured")
+        embedder(chosen, "MiniLM, captured")
     return captured

@@ -21,6 +21,13 @@ SCHEMES = (
 )  # fmt: skip
 
 
+def fuse_timm() -> None:
+    """timm's Swin calls scaled_dot_product_attention only where that is asked for before the model is made; its ViT always does."""
+    from timm.layers import set_fused_attn
+
+    set_fused_attn(True, experimental=True)
+
+
 class Replaced(TorchFunctionMode):
     """Within it, attention is octet's in `scheme`; PYTORCH leaves it alone. calls, seconds: how often, and CPU time spent in it.
 
@@ -33,6 +40,11 @@ class Replaced(TorchFunctionMode):
         self.scheme = scheme
         self.calls = 0
         self.seconds = 0.0
+
+    def must_have_replaced(self, model: str) -> None:
+        """RuntimeError where the model never came to scaled_dot_product_attention: it would be compared with itself."""
+        if self.calls == 0:
+            raise RuntimeError(f"{model} called no scaled_dot_product_attention, so that nothing was replaced: its attention is written otherwise")
 
     def __torch_function__(self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -10,7 +10,7 @@ import pytest
 
 # Packages that may be missing where a developer runs the tests; CI names those that must not be (OCTET_TEST_REQUIRES=torch,models).
 _REQUIRED = set(filter(None, os.environ.get("OCTET_TEST_REQUIRES", "").split(",")))
-_PACKAGES = {"torch": ["torch"], "models": ["torch", "transformers", "timm", "diffusers"]}
+_PACKAGES = {"torch": ["torch"], "models": ["torch", "transformers", "timm", "diffusers", "sklearn", "tqdm"]}
 
 
 def pytest_collection_modifyitems(items):

@@ -22,7 +22,7 @@ void add_open_claims(ClaimList& list) {
   list.open(25, "Energy A2, batch 8", "18.8 % below FlashAttention-2", kGpu);
   list.open(32, "Kernel ablation V0 – V4", "+41.4 / 46.0 / 61.0 / 62.4 %", kGpu);
   list.open(33, "Top-1 of ViT, DeiT, Swin", "within 0.1 – 1.7 points of FP32, some above it",
-            "ImageNet, which is not at hand");
+            "ImageNet, which is not at hand; docs/models.md has a stand-in");
   list.open(35, "\"Integer-only kernel\"", "its final division is in floating point", kGpu);
   list.open(37, "Warp specialisation", "661 against 582 and 570 TFLOPS", kGpu);
   list.open(38, "Pingpong", "570 to 620 – 640 TFLOPS", kGpu);
@@ -44,7 +44,8 @@ void add_open_claims(ClaimList& list) {
   list.open(64, "QAttn's mixed kernel", "latency A1 – A7", "GPU kernels (its SQNR: row 27)");
   list.open(65, "jundaf2's INT8 FMHA as prior work", "\"first\" fully INT8 FlashAttention", "a citation");
   list.open(66, "INT8 forward, FP16 backward in training", "no figures", "a backward pass");
-  list.open(67, "1.8 times end to end on Llama", "no evidence", "a real layer stack");
+  list.open(67, "1.8 times end to end on Llama", "no evidence",
+            "Llama on a GPU; docs/models.md has encoders on a CPU");
 }
 
 }  // namespace octet::tool
