@@ -348,6 +348,8 @@ void draw(Case& c, std::mt19937& generator) {
     for (int s = 0, sequences = pick(1, 2, 5, 40); s < sequences; ++s)
       c.cu_seqlens.push_back(c.cu_seqlens.back() + pick(0, 1, 15, 16, 49, 64, 127, 128, 129, 197, 300));
     c.shape[2] = c.cu_seqlens.back();
+  } else if (generator() % 16 == 0) {
+    c.shape[2] = 5000;  // sums over tokens of several blocks of threads
   }
 }
 

@@ -1,6 +1,7 @@
 // Groups' amax, their scales, and codes.
 #include "cuda/quant/encode.cuh"
 #include "cuda/quant/encode_tiles.cuh"
+#include "cuda/quant/encode_tokens.cuh"
 #include "cuda/quant/launch.cuh"
 #include "quant/codes.h"
 
@@ -128,7 +129,7 @@ __global__ __launch_bounds__(kThreads) void write_scales(const __grid_constant__
   std::int64_t place = 0;
   if (!w.groups.is_one) {
     const auto heads = static_cast<std::int32_t>(w.order.heads.divisor);
-    const TokenGroup g = group_at(w.groups, sequences, heads, static_cast<std::uint32_t>(slot));
+    const TokenGroup g = group_at(w.groups, sequences, w.order.heads, static_cast<std::uint32_t>(slot));
     if (w.groups.tokens > 0 && g.length == 0) return;
     Place p;
     p.b = g.b, p.h = g.h, p.s = g.s, p.t = p.begin = static_cast<std::int32_t>(sequences.begin(g.s));
@@ -277,7 +278,7 @@ struct BlockRows {
       count = min(static_cast<std::uint32_t>(k.rows_of_block), r.order.rows - first);
     } else {
       const auto heads = static_cast<std::int32_t>(r.x.shape[1]);
-      tile = group_at(k.groups, r.order.sequences, heads, index);
+      tile = group_at(k.groups, r.order.sequences, r.order.heads, index);
       first = static_cast<std::uint32_t>((tile.b * heads + tile.h) * static_cast<std::int32_t>(r.x.shape[2]) +
                                          tile.begin);
       count = static_cast<std::uint32_t>(tile.length);
@@ -421,6 +422,7 @@ void launch_scales(const ScaleWriting& writing, const ScaleMaking& making, void*
 }
 
 void launch_encode(const RowReading& rows, const Coding& coding, void* stream) {
+  if (takes_tokens(rows, coding)) return launch_encode_tokens(rows, coding, stream);
   if (takes_tiles(rows, coding)) return launch_encode_tiles(rows, coding, stream);
   // Few threads a row, for what is done once a row, as far as registers reach.
   constexpr int kMostVectors = 2, kFewLanes = 4;

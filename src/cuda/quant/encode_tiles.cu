@@ -1,6 +1,6 @@
-// Codes of what calls spend their time on: s8 of 16-bit rows whose channels are 32, 64, 128 or 256, aligned,
-// and with one scale a token, key block or sequence. A block of threads has a tile of tokens of one sequence
-// and head, so that what belongs to these is loaded once.
+// Codes of s8 from 16-bit rows whose channels are 32, 64, 128 or 256, aligned, and with one scale a key block
+// or sequence (encode_tokens.cu: a token). A block of threads has a tile of tokens of one sequence and head,
+// so that what belongs to these is loaded once.
 #include "cuda/ptx/cp_async.cuh"
 #include "cuda/quant/encode_tiles.cuh"
 #include "cuda/quant/launch.cuh"
@@ -96,12 +96,12 @@ __device__ void write_row(const float (&v)[Shape::kCount], float rscale, std::in
 }
 
 /// What all threads of a block know and seldom need, in shared memory, for registers are short: the group's
-/// first row, its codes and scales, a scale that comes from scratch memory, and a floor.
+/// first row, its codes and scale, which comes from scratch memory or is the tile's.
 struct Common {
   const std::uint16_t* from;
   std::int8_t* codes;
-  float* scales;
-  float rscale, floor;
+  float* scale;
+  float rscale;
 };
 
 template <class Shape, Work kWork>
@@ -119,7 +119,7 @@ __global__ __launch_bounds__(kThreads,
             row = thread / Shape::kLanes, channel = lane * kChannels;
   const Sequences& sequences = r.order.sequences;
   const auto heads = static_cast<std::int32_t>(r.x.shape[1]);
-  const TokenGroup group = group_at(groups, sequences, heads, blockIdx.x);
+  const TokenGroup group = group_at(groups, sequences, r.order.heads, blockIdx.x);
   if (group.length == 0) return;
 
   const std::uint16_t* const begin =
@@ -152,20 +152,17 @@ __global__ __launch_bounds__(kThreads,
     common.from = begin;
     common.codes =
         static_cast<std::int8_t*>(k.codes.data) + row_offset(k.codes, group.b, group.h, group.begin);
-    const std::int64_t first_scale = k.tile != Tile::scale
-                                         ? group.begin
-                                         : (sequences.cu_seqlens ? k.first_group[group.s] : 0) + group.index;
-    common.scales = static_cast<float*>(k.scales.data) + row_offset(k.scales, group.b, group.h, first_scale);
-    common.floor = measured_floor(r, k.making, place);
-    common.rscale = k.scale_of == ScaleOf::group && k.tile == Tile::none
-                        ? k.rscale[k.groups.slot(sequences, heads, place)]
-                        : 0.0f;
+    if (k.tile == Tile::scale) {
+      const std::int64_t index = (sequences.cu_seqlens ? k.first_group[group.s] : 0) + group.index;
+      common.scale = static_cast<float*>(k.scales.data) + row_offset(k.scales, group.b, group.h, index);
+    } else {
+      common.rscale = k.rscale[k.groups.slot(sequences, heads, place)];
+    }
   }
   __syncthreads();
 
-  std::uint32_t most = 0;           // of the thread's rows
-  float least = float_of(kF32Inf);  // of their scales
-  // Once, and again where the tile's largest element changes something.
+  std::uint32_t most = 0;  // of the thread's rows
+  // Once, and again where the tile has a scale of its own.
   for (int round = 0;; ++round) {
     const bool only_looks = k.tile == Tile::scale && round == 0;
     for (int i = 0; i * kRowsAtOnce < group.length; ++i) {
@@ -205,34 +202,17 @@ __global__ __launch_bounds__(kThreads,
       peak = confined(r, exists ? peak : 0, v, k.non_finite);
       if (k.tile != Tile::none) most = max(most, peak);
       if (only_looks || !exists) continue;
-      float rscale = common.rscale;
-      if (k.scale_of == ScaleOf::token) {
-        const quant::Scale scale = k.making.of(float_of(peak), common.floor);
-        if constexpr (kWork == Work::multiplied) least = fminf(least, scale.scale);
-        if (lane == 0) common.scales[t * k.scales.stride[2]] = scale.scale;
-        rscale = scale.rscale;
-      }
-      write_row<Shape>(v, rscale, common.codes + t * k.codes.stride[2] + channel);
+      write_row<Shape>(v, common.rscale, common.codes + t * k.codes.stride[2] + channel);
     }
     if (k.tile == Tile::none || round == 1) return;
     most = __reduce_max_sync(kAllLanes, most);
     if (thread % kWarp == 0) atomicMax(&tile_peak, most);
     __syncthreads();
-    const float amax = float_of(tile_peak);
-    if (k.tile == Tile::scale) {
-      if (thread == 0) {
-        const quant::Scale scale = k.making.of(amax, common.floor);
-        common.rscale = scale.rscale, common.scales[0] = scale.scale;
-      }
-      __syncthreads();
-    } else if constexpr (kWork == Work::multiplied) {
-      // A larger amax has no smaller scale, so the largest scale is that of the largest amax. Few tokens have
-      // smaller ones than its floor, if any.
-      const float floor = quant::scale_floor(k.making.of(amax, 0).scale, k.making.block_floor.octaves);
-      if (!__syncthreads_or(least < floor)) return;
-      if (thread == 0) common.floor = fmaxf(common.floor, floor);
-      __syncthreads();
+    if (thread == 0) {
+      const quant::Scale scale = k.making.of(float_of(tile_peak), measured_floor(r, k.making, place));
+      common.rscale = scale.rscale, *common.scale = scale.scale;
     }
+    __syncthreads();
   }
 }
 
@@ -270,13 +250,9 @@ bool takes_tiles(const RowReading& rows, const Coding& coding) {
   const bool has_dim = rows.dim == 32 || rows.dim == 64 || rows.dim == 128 || rows.dim == 256;
   const bool is_work =
       rows.hadamard == 0 ? !rows.shift.data : rows.hadamard == rows.dim && !rows.exponent.data;
-  const ScaleMaking& making = coding.making;
-  // Floors are for V, which is not rotated.
-  const bool has_floor = making.block_floor.octaves > 0;
-  const bool is_floor = !has_floor || (!making.block_floor.amax && rows.hadamard == 0);
   return is_16_bit && rows.in_vectors && has_dim && rows.channels == rows.dim && is_work &&
          coding.codes.dtype == DType::s8 && coding.in_vectors && !coding.clamps &&
-         coding.channel_groups == 1 && is_floor;
+         coding.channel_groups == 1 && coding.scale_of == ScaleOf::group;
 }
 
 void launch_encode_tiles(const RowReading& rows, const Coding& coding, void* stream) {

@@ -16,4 +16,7 @@ inline std::uint32_t blocks_for(const RowReading& rows, int rows_of_thread) {
   return static_cast<std::uint32_t>((rows.order.rows + of_block - 1) / of_block);
 }
 
+/// The device's multiprocessors.
+std::uint32_t processors();
+
 }  // namespace octet::cuda

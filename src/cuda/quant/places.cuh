@@ -125,6 +125,36 @@ struct Groups {
   }
 };
 
+/// The order in which kernels go through the groups of a tensor.
+enum class GroupOrder : std::int32_t {
+  heads_outside,  ///< that of slots
+  heads_inside,   ///< the heads of some tokens lie beside each other
+};
+
+/// Slots in an order.
+struct GroupWalk {
+  Groups groups;
+  Divider units;
+  std::uint32_t count = 0;  ///< of slots
+  GroupOrder order = GroupOrder::heads_outside;
+
+  GroupWalk() = default;
+  /// In the order of x's memory.
+  GroupWalk(const Groups& of, const TensorView& x)
+      : groups(of),
+        units(of.units),
+        count(static_cast<std::uint32_t>(of.slots())),
+        order(x.shape[1] > 1 && x.stride[1] < x.stride[2] ? GroupOrder::heads_inside
+                                                          : GroupOrder::heads_outside) {}
+
+  /// number < count
+  __device__ std::uint32_t slot(std::uint32_t number) const {
+    if (order == GroupOrder::heads_outside) return number;
+    const std::uint32_t local = units.quotient(number), unit = number - local * units.divisor;
+    return unit * static_cast<std::uint32_t>(groups.per_head) + local;
+  }
+};
+
 /// A group of tokens: [begin, begin + length) of batch entry b and head h.
 struct TokenGroup {
   std::int32_t b = 0, h = 0, s = 0;
@@ -133,7 +163,7 @@ struct TokenGroup {
   std::int32_t sequence_length = 0;
 };
 
-__device__ inline TokenGroup group_at(const Groups& groups, const Sequences& sequences, std::int32_t heads,
+__device__ inline TokenGroup group_at(const Groups& groups, const Sequences& sequences, const Divider& heads,
                                       std::uint32_t slot) {
   const std::uint32_t unit = groups.by_per_head.quotient(slot);
   auto local = static_cast<std::int32_t>(slot - unit * groups.by_per_head.divisor);

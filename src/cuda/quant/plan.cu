@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cuda/quant/launch.cuh"
+#include "cuda/quant/sums.cuh"
 #include "octet/dtype.hpp"
 #include "quant/codes.h"
 #include "quant/rotate.h"
@@ -29,14 +30,14 @@ class Arena {
   std::int64_t end_ = 0;
 };
 
+}  // namespace
+
 bool is_multiple(const TensorView& x, std::int64_t elements, std::int64_t bytes) {
   if (reinterpret_cast<std::uintptr_t>(x.data) % static_cast<std::uintptr_t>(bytes) != 0) return false;
   for (const std::size_t axis : {0, 1, 2})
     if (x.shape[axis] > 1 && x.stride[axis] % elements != 0) return false;
   return x.shape[3] == 1 || x.stride[3] == 1;
 }
-
-}  // namespace
 
 RowReading reading_of(const TensorView& x, const Sequences& sequences, std::int64_t channels) {
   RowReading r;
@@ -66,15 +67,13 @@ ScratchPlan::ScratchPlan(const std::array<std::int64_t, 4>& shape, const quant::
   const bool by_channel = by == Granularity::channel || by == Granularity::block_channel;
   const bool in_blocks = by == Granularity::block || by == Granularity::block_channel;
   channel_groups = has_scales && by_channel ? channels : 1;
-  const std::int64_t sequences = (packed_sequences > 0 ? packed_sequences : shape[0]) * shape[1];
   Arena arena;
-  leaves = Groups(shape, packed_sequences, quant::TreeSum::kLeafTokens);
-  const std::int64_t leaf_bytes = leaves.slots() * channels * 4;
+  subtree_leaves_log2 = cuda::subtree_leaves_log2(shape, packed_sequences, channels);
+  subtrees = Groups(shape, packed_sequences, quant::TreeSum::kLeafTokens << subtree_leaves_log2);
+  const std::int64_t subtree_bytes = subtrees.slots() * channels * 4;
   const bool sums = recipe.smooth == Smooth::mean, squares = recipe.equalise == Equalise::on;
-  leaf_sum = arena.take(sums || squares ? leaf_bytes : 0);
-  leaf_least = arena.take(squares ? leaf_bytes : 0);
-  leaf_most = arena.take(squares ? leaf_bytes : 0);
-  again = arena.take(squares ? sequences * 4 : 0);
+  subtree_sum = arena.take(sums || squares ? subtree_bytes : 0);
+  subtree_range = arena.take(squares ? subtree_bytes : 0);
   if (has_scales) {
     const bool has_groups = by != Granularity::token;
     scales = by == Granularity::tensor ? Groups::all_in_one()
@@ -99,7 +98,7 @@ Status check_size(const TensorView& x, std::int64_t channels, const ScratchPlan*
                        ", so use the CPU's");
   }
   const std::int64_t slots =
-      scratch ? std::max({scratch->leaves.slots(), scratch->scales.slots() * scratch->channel_groups,
+      scratch ? std::max({scratch->subtrees.slots(), scratch->scales.slots() * scratch->channel_groups,
                           scratch->heads.slots(), scratch->blocks.slots()})
               : 0;
   if (x.shape[0] * x.shape[1] * x.shape[2] >= kMostRows || slots >= kMostRows) {
@@ -107,6 +106,13 @@ Status check_size(const TensorView& x, std::int64_t channels, const ScratchPlan*
                        "; the GPU's quantiser takes fewer than 2^30 rows at once, so split the batch");
   }
   return {};
+}
+
+std::uint32_t processors() {
+  int device = 0, count = 1;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+  return static_cast<std::uint32_t>(count);
 }
 
 Status launch_status(const char* what) {

@@ -13,8 +13,9 @@ void set_rotation(RowReading& rows, std::int64_t dim, std::uint64_t seed);
 
 /// The memory of one call, as offsets from its beginning; 0 bytes of what the recipe does not need.
 struct ScratchPlan {
-  Groups leaves, scales, heads, blocks;
-  std::int64_t leaf_sum = 0, leaf_least = 0, leaf_most = 0, again = 0;
+  Groups subtrees, scales, heads, blocks;
+  int subtree_leaves_log2 = 0;
+  std::int64_t subtree_sum = 0, subtree_range = 0;
   std::int64_t amax = 0, head_amax = 0, block_amax = 0, amax_end = 0;  // one after the other: zeros at first
   std::int64_t rscale = 0, first_group = 0;
   std::int64_t bytes = 0;
@@ -26,6 +27,9 @@ struct ScratchPlan {
 
 /// What the kernels can address; ok where they take the tensor.
 Status check_size(const TensorView& x, std::int64_t channels, const ScratchPlan* scratch);
+
+/// Whether rows lie at multiples of so many bytes, and so many elements apart, with their channels together.
+bool is_multiple(const TensorView& x, std::int64_t elements, std::int64_t bytes);
 
 /// Whether eight codes may be written at once.
 bool codes_in_vectors(const TensorView& codes);

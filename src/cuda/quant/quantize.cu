@@ -31,17 +31,17 @@ struct Call {
   bool is_shared() const { return words.shared_amax || recipe.shared_amax > 0; }
 };
 
-Leaves leaves_of(const Call& call) {
+Subtrees subtrees_of(const Call& call) {
   const ScratchPlan& plan = call.plan;
-  return {plan.leaves, plan.channels, call.at<float>(plan.leaf_sum), call.at<std::uint32_t>(plan.leaf_least),
-          call.at<std::uint32_t>(plan.leaf_most)};
+  return {plan.subtrees, plan.subtree_leaves_log2, plan.channels, call.at<float>(plan.subtree_sum),
+          call.at<std::uint32_t>(plan.subtree_range)};
 }
 
 /// The shift of every sequence, which the rows have from then on.
 void smooth(Call& call) {
   if (call.recipe.smooth == Smooth::none) return;
   if (call.recipe.smooth == Smooth::mean)
-    launch_mean(call.rows, leaves_of(call), call.out.mean, call.stream);
+    launch_mean(call.rows, subtrees_of(call), call.out.mean, call.stream);
   else
     launch_anchor(call.rows, call.recipe.anchor, call.out.mean, call.stream);
   call.rows.shift = call.out.mean;
@@ -49,8 +49,7 @@ void smooth(Call& call) {
 
 void equalise(Call& call) {
   if (call.recipe.equalise == Equalise::off) return;
-  launch_exponents(call.rows, leaves_of(call), call.at<std::uint32_t>(call.plan.again),
-                   call.out.channel_exponent, call.stream);
+  launch_exponents(call.rows, subtrees_of(call), call.out.channel_exponent, call.stream);
   call.rows.exponent = call.out.channel_exponent;
 }
 

@@ -46,7 +46,7 @@ struct RowReading {
 
   __device__ int lanes() const { return 1 << lanes_log2; }
   /// +-norm
-  __device__ float factor(int channel) const {
+  OCTET_HD float factor(int channel) const {
     return float_of(bits_of(norm) ^ (sign[channel / kWarp] >> (channel % kWarp) << 31));
   }
   __device__ std::int64_t unit_offset(const TensorView& of, const Place& p) const {

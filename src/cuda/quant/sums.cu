@@ -91,15 +91,14 @@ __device__ Place place_of(const TokenGroup& leaf) {
   return p;
 }
 
-__device__ TokenGroup leaf_at(const RowReading& r, const Leaves& leaves, std::int64_t slot) {
-  if (slot >= leaves.groups.slots()) return {};
-  return group_at(leaves.groups, r.order.sequences, static_cast<std::int32_t>(r.x.shape[1]),
-                  static_cast<std::uint32_t>(slot));
+/// The leaf of a group, so many leaves from its first.
+__device__ TokenGroup leaf_of(TokenGroup group, int index) {
+  group.begin += index * kLeaf;
+  group.length = max(min(group.length - index * kLeaf, kLeaf), 0);
+  return group;
 }
 
 // --- Leaves of rows as they come: a vector of channels a thread, and no thread needs another's
-
-constexpr int kLeafThreads = 128;
 
 /// Rows of a leaf on their way to a thread, in batches; no other thread looks at them.
 template <class Stored>
@@ -129,7 +128,7 @@ struct LeafRing {
   }
 };
 
-/// body(v) with a thread's channels of each row of a leaf, one after the other.
+/// body(raw, v) with a thread's channels of each row of a leaf, one after the other.
 template <DType kType, class Stored, class Body>
 __device__ void for_vectors(const RowReading& r, const TokenGroup& leaf, int channel, LeafRing<Stored>& ring,
                             const Body& body) {
@@ -139,7 +138,7 @@ __device__ void for_vectors(const RowReading& r, const TokenGroup& leaf, int cha
   const auto use = [&](const Raw<Stored>& raw) {
     float v[kChannels];
     to_floats(raw, kType, v);
-    body(v);
+    body(raw, v);
   };
   if (!r.in_vectors || channel + kChannels > r.dim) {
     for (int row = 0; row < leaf.length; ++row) use(load_vector(r, from + row * stride, channel));
@@ -179,64 +178,137 @@ __device__ void clear(float (&sum)[kCount]) {
   for (int i = 0; i < kCount; ++i) sum[i] = -0.0f;
 }
 
-template <int kCount>
-__device__ void store_sums(const Leaves& leaves, std::int64_t slot, int channel, int channels,
-                           const float (&sum)[kCount]) {
+/// A row of a block's threads: its subtree, and the leaf that is its own.
+struct LeafPlace {
+  TokenGroup group;  // of the subtree; length 0: none
+  TokenGroup leaf;
+  std::uint32_t slot;
+  int index;  // of the leaf
+
+  __device__ LeafPlace(const RowReading& r, const GroupWalk& walk, const Lane& lane, int leaves_log2) {
+    const std::uint32_t leaf_number =
+        blockIdx.x * static_cast<std::uint32_t>(lane.rows_at_once) + static_cast<std::uint32_t>(lane.row);
+    const std::uint32_t number = leaf_number >> leaves_log2;
+    index = static_cast<int>(leaf_number - (number << leaves_log2));
+    slot = 0;
+    if (number >= walk.count) return;
+    slot = walk.slot(number);
+    group = group_at(walk.groups, r.order.sequences, r.order.heads, slot);
+    leaf = leaf_of(group, index);
+  }
+};
+
+/// What a block's threads add up: a word a channel and thread.
+template <int kBlockThreads>
+struct SubtreeSpace {
+  float sum[kChannels][kBlockThreads];
+  std::uint32_t range[kChannels][kBlockThreads];
+};
+
+/// The smaller of the low bytes, the larger of the high ones.
+__device__ std::uint32_t joined_range(std::uint32_t a, std::uint32_t b) {
+  constexpr std::uint32_t kLow = 0xff;
+  return min(a & kLow, b & kLow) | max(a & ~kLow, b & ~kLow);
+}
+
+enum class Ranges { none, joined };
+
+/// Adds the leaves of each subtree, one a row of threads: afterwards the row of its first leaf has the sums
+/// (and ranges). index: the row's leaf in its subtree, which has `leaves` of them; of the block.
+template <Ranges kRanges, int kBlockThreads>
+__device__ void add_leaves(const Lane& lane, int index, int leaves, int leaves_log2,
+                           SubtreeSpace<kBlockThreads>& space, float (&sum)[kChannels],
+                           std::uint32_t (&range)[kChannels]) {
+  const int thread = static_cast<int>(threadIdx.x), row_threads = lane.step / kChannels;
+  for (int level = 0; level < leaves_log2; ++level) {
 #pragma unroll
-  for (int i = 0; i < kCount; ++i)
-    if (channel + i < channels) leaves.sum[slot * leaves.stride + channel + i] = sum[i];
+    for (int i = 0; i < kChannels; ++i) {
+      space.sum[i][thread] = sum[i];
+      if (kRanges == Ranges::joined) space.range[i][thread] = range[i];
+    }
+    __syncthreads();
+    const int distance = 1 << level, right = thread + distance * row_threads;
+    if (index % (2 * distance) == 0 && index + distance < leaves) {
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i) {
+        sum[i] = sum[i] + space.sum[i][right];
+        if (kRanges == Ranges::joined) range[i] = joined_range(range[i], space.range[i][right]);
+      }
+    }
+    __syncthreads();
+  }
+}
+
+__device__ int leaves_in(int tokens) { return (tokens + kLeaf - 1) / kLeaf; }
+
+template <Ranges kRanges>
+__device__ void store_subtree(const Subtrees& trees, std::int64_t slot, int channel, int channels,
+                              const float (&sum)[kChannels], const std::uint32_t (&range)[kChannels]) {
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) {
+    if (channel + i >= channels) continue;
+    const std::int64_t at = slot * trees.stride + channel + i;
+    trees.sum[at] = sum[i];
+    if (kRanges == Ranges::joined) trees.range[at] = range[i];
+  }
 }
 
 // --- K's mean
 
 template <class Stored>
 __global__ __launch_bounds__(kLeafThreads) void sum_leaves(const __grid_constant__ RowReading r,
-                                                           const __grid_constant__ Leaves leaves) {
+                                                           const __grid_constant__ Subtrees trees,
+                                                           const __grid_constant__ GroupWalk walk) {
   extern __shared__ uint4 ring_memory[];
+  __shared__ SubtreeSpace<kLeafThreads> space;
   auto& ring = *reinterpret_cast<LeafRing<Stored>*>(ring_memory);
   const Lane lane(r);
   const int channel = lane.first;
-  const std::int64_t slot = std::int64_t{blockIdx.x} * lane.rows_at_once + lane.row;
-  const TokenGroup leaf = leaf_at(r, leaves, slot);
-  if (leaf.length == 0 || channel >= r.dim) return;
-  const float factor = quant::mean_factor(leaf.sequence_length);
+  const LeafPlace at(r, walk, lane, trees.leaves_log2);
   float sum[kChannels];
+  std::uint32_t range[kChannels];
   clear(sum);
-  for_vectors<Stored>(r, leaf, channel, ring, [&](const float(&v)[kChannels]) {
+  if (at.leaf.length > 0 && channel < r.dim) {
+    const float factor = quant::mean_factor(at.leaf.sequence_length);
+    for_vectors<Stored>(r, at.leaf, channel, ring, [&](const Raw<Stored>&, const float(&v)[kChannels]) {
 #pragma unroll
-    for (int i = 0; i < kChannels; ++i) sum[i] = sum[i] + v[i] * factor;
-  });
-  // NaN and Inf are rare: where a sum comes out neither, none was there.
-  if (largest_bits(sum) >= kInfBits) {
-    clear(sum);
-    for_vectors<Stored>(r, leaf, channel, ring, [&](const float(&v)[kChannels]) {
-#pragma unroll
-      for (int i = 0; i < kChannels; ++i) sum[i] = sum[i] + (is_finite(v[i]) ? v[i] : 0.0f) * factor;
+      for (int i = 0; i < kChannels; ++i) sum[i] = sum[i] + v[i] * factor;
     });
+    // NaN and Inf are rare: where a sum comes out neither, none was there.
+    if (largest_bits(sum) >= kInfBits) {
+      clear(sum);
+      for_vectors<Stored>(r, at.leaf, channel, ring, [&](const Raw<Stored>&, const float(&v)[kChannels]) {
+#pragma unroll
+        for (int i = 0; i < kChannels; ++i) sum[i] = sum[i] + (is_finite(v[i]) ? v[i] : 0.0f) * factor;
+      });
+    }
   }
-  store_sums(leaves, slot, channel, r.dim, sum);
+  add_leaves<Ranges::none>(lane, at.index, leaves_in(at.group.length), trees.leaves_log2, space, sum, range);
+  if (at.index == 0 && at.leaf.length > 0)
+    store_subtree<Ranges::none>(trees, at.slot, channel, r.dim, sum, range);
 }
 
-/// Threads of a block that adds leaves: channels, and aligned parts of a sequence beside each other.
+/// Threads of a block that ends trees: channels, and aligned parts of a sequence beside each other.
 constexpr int kMeanChannels = 32, kMeanParts = 8;
 
-/// Leaves of a part: a power of two, so that a part is a subtree.
-__device__ int part_leaves(int leaves, int parts) {
+/// Subtrees of a part: a power of two, so that a part is one too.
+__device__ int part_subtrees(int subtrees, int parts) {
   int part = 8;  // fewer would leave loads of tree_sum unused
-  while (part * parts < leaves) part *= 2;
+  while (part * parts < subtrees) part *= 2;
   return part;
 }
 
-struct LeavesOfSequence {
+struct SubtreesOfSequence {
   std::int64_t first;  // slot
   int count;
 };
 
-__device__ LeavesOfSequence leaves_of(const RowReading& r, const Leaves& leaves, std::int64_t unit,
-                                      std::int32_t s) {
+__device__ SubtreesOfSequence subtrees_of(const RowReading& r, const Subtrees& trees, std::int64_t unit,
+                                          std::int32_t s) {
   const Sequences& sequences = r.order.sequences;
-  return {unit * leaves.groups.per_head + leaves.groups.first(sequences, s),
-          static_cast<int>((sequences.length(s) + kLeaf - 1) / kLeaf)};
+  const int leaves = leaves_in(static_cast<int>(sequences.length(s)));
+  return {unit * trees.groups.per_head + trees.groups.first(sequences, s),
+          (leaves + (1 << trees.leaves_log2) - 1) >> trees.leaves_log2};
 }
 
 /// A sequence of a head, numbered (sequence, head).
@@ -257,7 +329,7 @@ struct UnitPlace {
 };
 
 __global__ __launch_bounds__(kThreads, 1) void finish_mean(const __grid_constant__ RowReading r,
-                                                           const __grid_constant__ Leaves leaves,
+                                                           const __grid_constant__ Subtrees trees,
                                                            const __grid_constant__ TensorView mean) {
   __shared__ float parts[kMeanParts][kMeanChannels];
   const std::uint32_t per_unit = (static_cast<std::uint32_t>(r.dim) + kMeanChannels - 1) / kMeanChannels;
@@ -265,12 +337,12 @@ __global__ __launch_bounds__(kThreads, 1) void finish_mean(const __grid_constant
   const int part = static_cast<int>(threadIdx.x) / kMeanChannels,
             lane = static_cast<int>(threadIdx.x) % kMeanChannels;
   const int channel = static_cast<int>(blockIdx.x % per_unit) * kMeanChannels + lane;
-  const LeavesOfSequence of = leaves_of(r, leaves, at.unit, at.s);
-  const int each = part_leaves(of.count, kMeanParts);
+  const SubtreesOfSequence of = subtrees_of(r, trees, at.unit, at.s);
+  const int each = part_subtrees(of.count, kMeanParts);
   const int own = min(each, of.count - part * each);
   if (channel < r.dim && own > 0) {
-    const float* from = leaves.sum + (of.first + std::int64_t{part} * each) * leaves.stride + channel;
-    parts[part][lane] = tree_sum(own, [&](int i) { return load_now(from + i * leaves.stride); });
+    const float* from = trees.sum + (of.first + std::int64_t{part} * each) * trees.stride + channel;
+    parts[part][lane] = tree_sum(own, [&](int i) { return load_now(from + i * trees.stride); });
   }
   __syncthreads();
   if (part > 0 || channel >= r.dim) return;
@@ -302,52 +374,143 @@ __global__ __launch_bounds__(kThreads) void write_anchor(const __grid_constant__
 
 // --- V's channel exponents
 
+/// The exponent field of the least number of a channel that is not 0 (Inf's where there is none) and of the
+/// largest, as Subtrees::range has them. Of all kinds of rows.
+struct Range {
+  std::uint32_t below[kChannels];  // 2 * bits - 1: without the sign, and 0 is the largest number
+  float most[kChannels];
+
+  __device__ Range() {
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) below[i] = 2 * kInfBits - 1, most[i] = 0;
+  }
+  __device__ void see(const float (&v)[kChannels]) {
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) {
+      most[i] = fmaxf(most[i], fabsf(v[i]));  // note: a NaN is seen in the sum
+      below[i] = min(below[i], 2 * bits_of(v[i]) - 1);
+    }
+  }
+  __device__ std::uint32_t of(int i) const {
+    return (below[i] + 1) >> (kF32MantissaBits + 1) | bits_of(most[i]) >> kF32MantissaBits << 8;
+  }
+};
+
+/// The same of 16-bit numbers as they are stored, two in a word.
+struct PairedRange {
+  static constexpr int kPairs = kChannels / 2;
+  std::uint32_t below[kPairs];  // signed halves of sign bit | size, less 1: 0 is the largest number
+  std::uint32_t most[kPairs];   // halves of sign bit | size
+
+  __device__ PairedRange() {
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) below[i] = 0x7fff7fffu, most[i] = 0x80008000u;
+  }
+  __device__ void see(const Raw<std::uint16_t>& raw) {
+    const std::uint32_t words[kPairs] = {raw.v[0].x, raw.v[0].y, raw.v[0].z, raw.v[0].w};
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      const std::uint32_t size = words[i] | 0x80008000u;
+      most[i] = __vmaxu2(most[i], size);
+      below[i] = __vmins2(below[i], size - 0x00010001u);
+    }
+  }
+  template <DType kType>
+  __device__ std::uint32_t of(int i) const {
+    const int shift = i % 2 * 16;
+    const std::uint32_t least = (below[i / 2] >> shift & 0xffffu) + 1, largest = most[i / 2] >> shift;
+    const std::uint32_t low = least == 0x8000u ? kInfBits >> kF32MantissaBits : field<kType>(least);
+    return low | field<kType>(largest) << 8;
+  }
+
+ private:
+  template <DType kType>
+  __device__ static std::uint32_t field(std::uint32_t code) {
+    const std::uint32_t size = code & 0x7fffu;
+    return (kType == DType::bf16 ? size << 16 : bits_of(number_of_f16(size))) >> kF32MantissaBits;
+  }
+};
+
+/// A thread's channels of a leaf whose rows are not shifted.
+template <DType kType, class Stored>
+__device__ void add_squares(const RowReading& r, const TokenGroup& leaf, int channel, LeafRing<Stored>& ring,
+                            float (&sum)[kChannels], std::uint32_t (&range)[kChannels]) {
+  if constexpr (sizeof(Stored) == 2) {
+    PairedRange seen;
+    for_vectors<kType>(r, leaf, channel, ring, [&](const Raw<Stored>& raw, const float(&v)[kChannels]) {
+    // The square of a number of 11 bits is exact (or the sum is not used, for it is too small or large), so
+    // this is one rounding.
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i) sum[i] = __fmaf_rn(v[i], v[i], sum[i]);
+      seen.see(raw);
+    });
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) range[i] = seen.template of<kType>(i);
+  } else {
+    Range seen;
+    for_vectors<kType>(r, leaf, channel, ring, [&](const Raw<Stored>&, const float(&v)[kChannels]) {
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i) sum[i] = sum[i] + v[i] * v[i];
+      seen.see(v);
+    });
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) range[i] = seen.of(i);
+  }
+}
+
+/// The same of shifted rows.
+template <class Stored>
+__device__ void add_shifted_squares(const RowReading& r, const TokenGroup& leaf, int channel,
+                                    LeafRing<Stored>& ring, float (&sum)[kChannels],
+                                    std::uint32_t (&range)[kChannels]) {
+  float shift[kChannels] = {};
+  const float* from = static_cast<const float*>(r.shift.data) + r.unit_offset(r.shift, place_of(leaf));
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i)
+    if (channel + i < r.dim) shift[i] = from[channel + i];
+  Range seen;
+  for_vectors<Stored>(r, leaf, channel, ring, [&](const Raw<Stored>&, float(&v)[kChannels]) {
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) {
+      v[i] = v[i] - shift[i];
+      sum[i] = sum[i] + v[i] * v[i];
+    }
+    seen.see(v);
+  });
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) range[i] = seen.of(i);
+}
+
 /// Squares as they are, which takes one pass where they and those that are scaled are normal numbers, so that
 /// the two sums are the same but for 2^2k. Rows that are not rotated.
 template <class Stored>
 __global__ __launch_bounds__(kLeafThreads) void square_leaves(const __grid_constant__ RowReading r,
-                                                              const __grid_constant__ Leaves leaves) {
+                                                              const __grid_constant__ Subtrees trees,
+                                                              const __grid_constant__ GroupWalk walk) {
   extern __shared__ uint4 ring_memory[];
+  __shared__ SubtreeSpace<kLeafThreads> space;
   auto& ring = *reinterpret_cast<LeafRing<Stored>*>(ring_memory);
   const Lane lane(r);
   const int channel = lane.first;
-  const std::int64_t slot = std::int64_t{blockIdx.x} * lane.rows_at_once + lane.row;
-  const TokenGroup leaf = leaf_at(r, leaves, slot);
-  if (leaf.length == 0 || channel >= r.dim) return;
-  float sum[kChannels], shift[kChannels] = {};
-  std::uint32_t below[kChannels];
-  float most[kChannels];
+  const LeafPlace at(r, walk, lane, trees.leaves_log2);
+  float sum[kChannels];
+  std::uint32_t range[kChannels];
   clear(sum);
-#pragma unroll
-  for (int i = 0; i < kChannels; ++i) below[i] = 2 * kInfBits - 1, most[i] = 0;
-  if (r.shift.data) {
-    const float* from = static_cast<const float*>(r.shift.data) + r.unit_offset(r.shift, place_of(leaf));
-#pragma unroll
-    for (int i = 0; i < kChannels; ++i)
-      if (channel + i < r.dim) shift[i] = from[channel + i];
+  if (at.leaf.length > 0 && channel < r.dim) {
+    if (r.shift.data)
+      add_shifted_squares(r, at.leaf, channel, ring, sum, range);
+    else if constexpr (sizeof(Stored) == 4)
+      add_squares<DType::f32>(r, at.leaf, channel, ring, sum, range);
+    else if (r.x.dtype == DType::f16)
+      add_squares<DType::f16>(r, at.leaf, channel, ring, sum, range);
+    else
+      add_squares<DType::bf16>(r, at.leaf, channel, ring, sum, range);
   }
-  for_vectors<Stored>(r, leaf, channel, ring, [&](float(&v)[kChannels]) {
-    if (r.shift.data) {
-#pragma unroll
-      for (int i = 0; i < kChannels; ++i) v[i] = v[i] - shift[i];
-    }
-#pragma unroll
-    for (int i = 0; i < kChannels; ++i) {
-      sum[i] = sum[i] + v[i] * v[i];
-      most[i] = fmaxf(most[i], fabsf(v[i]));            // note: a NaN is seen in the sum
-      below[i] = min(below[i], 2 * bits_of(v[i]) - 1);  // no sign; 0 - 1 is the largest number
-    }
-  });
-  store_sums(leaves, slot, channel, r.dim, sum);
-#pragma unroll
-  for (int i = 0; i < kChannels; ++i) {
-    if (channel + i >= r.dim) continue;
-    leaves.least[slot * leaves.stride + channel + i] = (below[i] + 1) / 2;
-    leaves.most[slot * leaves.stride + channel + i] = bits_of(most[i]);
-  }
+  add_leaves<Ranges::joined>(lane, at.index, leaves_in(at.group.length), trees.leaves_log2, space, sum,
+                             range);
+  if (at.index == 0 && at.leaf.length > 0)
+    store_subtree<Ranges::joined>(trees, at.slot, channel, r.dim, sum, range);
 }
-
-constexpr int kExponentThreads = 1024;
 
 /// The largest of one number of each thread; of the block. `shared`: kWarp of them.
 __device__ std::int64_t largest_of_block(std::int64_t x, std::int64_t* shared) {
@@ -372,89 +535,35 @@ __device__ void write_exponents(const RowReading& r, const UnitPlace& at, const 
         quant::channel_exponent(order, largest, amax);
 }
 
-/// A block a sequence and head: its threads are channels, and parts of the sequence beside each other.
-__global__ __launch_bounds__(kExponentThreads,
-                             1) void finish_exponents(const __grid_constant__ RowReading r,
-                                                      const __grid_constant__ Leaves leaves,
-                                                      std::uint32_t* again,
-                                                      const __grid_constant__ TensorView exponent) {
-  __shared__ float sums[kExponentThreads];
-  __shared__ std::uint32_t least[kExponentThreads], most[kExponentThreads];
-  __shared__ std::int64_t orders[kWarp];
-  constexpr int kSmallestSquared = -63, kLargestSquared = 63;  // exponents whose squares are normal numbers
-  const UnitPlace at(r, blockIdx.x);
-  const int width = r.lanes() * kChannels, parts = static_cast<int>(blockDim.x) / width;
-  const int thread = static_cast<int>(threadIdx.x), channel = thread % width, part = thread / width;
-  const LeavesOfSequence of = leaves_of(r, leaves, at.unit, at.s);
-  const int each = part_leaves(of.count, parts), own = min(each, of.count - part * each);
-  if (channel < r.channels && own > 0) {
-    const std::int64_t from = (of.first + std::int64_t{part} * each) * leaves.stride + channel;
-    sums[thread] = tree_sum(own, [&](int i) { return load_now(leaves.sum + from + i * leaves.stride); });
-    std::uint32_t low = kInfBits, high = 0;
-    constexpr int kAtOnce = 4;  // two loads each
-    for (int i = 0; i < own; i += kAtOnce) {
-      std::uint32_t some[2 * kAtOnce];
-#pragma unroll
-      for (int j = 0; j < kAtOnce; ++j) {
-        const std::int64_t at_leaf = from + min(i + j, own - 1) * leaves.stride;
-        some[2 * j] = load_now(leaves.least + at_leaf), some[2 * j + 1] = load_now(leaves.most + at_leaf);
-      }
-#pragma unroll
-      for (int j = 0; j < kAtOnce; ++j) low = min(low, some[2 * j]), high = max(high, some[2 * j + 1]);
-    }
-    least[thread] = low, most[thread] = high;
-  }
-  __syncthreads();
-  float sum = 0, amax = 0;
-  bool is_good = true;
-  if (part == 0 && channel < r.channels && of.count > 0) {
-    const int used = (of.count + each - 1) / each;
-    sum = tree_sum(used, [&](int i) { return sums[i * width + channel]; });
-    std::uint32_t low = kInfBits, high = 0;
-    for (int i = 0; i < used; ++i) {
-      low = min(low, least[i * width + channel]);
-      high = max(high, most[i * width + channel]);
-    }
-    const int bottom = static_cast<int>(low >> kF32MantissaBits) - kF32Bias;
-    const int k = static_cast<int>(high >> kF32MantissaBits) - kF32Bias;
-    is_good = is_finite(sum);  // note: NaN among zeros has no largest number, but a sum
-    if (is_good && high > 0) {
-      is_good = k <= kLargestSquared && bottom >= kSmallestSquared && bottom - k >= kSmallestSquared;
-      if (is_good) sum = sum * power_of_two(-2 * k), amax = power_of_two(k);  // its exponent is what counts
-    }
-  }
-  const bool is_done = __syncthreads_and(is_good);
-  if (thread == 0) again[blockIdx.x] = is_done ? 0 : 1;
-  if (is_done) write_exponents(r, at, exponent, sum, amax, orders);
-}
+/// How the first try to add squares went, if there was one.
+enum class Squares : std::int32_t { not_added, added };
 
-/// The same in two passes over the rows, with NaN and Inf confined, where the one did not do. A block a
-/// sequence and head; note: it is alone with all of its tokens, for this is rare.
+/// The sums of squares in two passes over the rows, with NaN and Inf confined. note: a block is alone with
+/// all tokens of a sequence and head, for this is rare.
 template <class Stored>
-__global__ __launch_bounds__(kThreads) void finish_exponents_again(
-    const __grid_constant__ RowReading r, const __grid_constant__ Leaves leaves, const std::uint32_t* again,
-    const __grid_constant__ TensorView exponent) {
+__device__ void add_squares_again(const RowReading& r, const Subtrees& trees, const UnitPlace& at,
+                                  const SubtreesOfSequence& of, const TensorView& exponent,
+                                  SubtreeSpace<kThreads>& space, std::int64_t* orders) {
   __shared__ std::uint32_t largest[kThreads];
-  __shared__ std::int64_t orders[kWarp];
   __shared__ Factors factors;
-  if (again && again[blockIdx.x] == 0) return;
   factors.fill(r);
-  const UnitPlace at(r, blockIdx.x);
   const Lane lane(r);
-  const LeavesOfSequence of = leaves_of(r, leaves, at.unit, at.s);
+  const int leaves = leaves_in(static_cast<int>(r.order.sequences.length(at.s)));
   Steps<1> steps;
   const auto for_leaves = [&](const auto& body) {
-    const int rounds = (of.count + lane.rows_at_once - 1) / lane.rows_at_once;
-    for (int round = 0; round < rounds; ++round) {
-      const int index = round * lane.rows_at_once + lane.row;
-      const TokenGroup leaf = index < of.count ? leaf_at(r, leaves, of.first + index) : TokenGroup{};
+    for (int first = 0; first < leaves; first += lane.rows_at_once) {
+      TokenGroup leaf;
+      leaf.b = at.b, leaf.h = at.h, leaf.s = at.s;
+      leaf.begin = static_cast<std::int32_t>(r.order.sequences.begin(at.s));
+      leaf.length = static_cast<std::int32_t>(r.order.sequences.length(at.s));
+      leaf = leaf_of(leaf, first + lane.row);
       if (leaf.length > 0) steps.enter(r, lane, place_of(leaf));
-      body(leaf, of.first + index);
+      body(leaf, first + lane.row);
     }
   };
   largest[threadIdx.x] = 0;
   __syncthreads();
-  for_leaves([&](const TokenGroup& leaf, std::int64_t) {
+  for_leaves([&](const TokenGroup& leaf, int) {
     std::uint32_t most[kChannels] = {};
     for_rows<Stored>(r, leaf, lane, steps, factors.of, [&](float(&v)[kChannels], bool exists) {
       confined(r, largest_of_row(largest_bits(v), r.lanes()), v, nullptr);
@@ -465,12 +574,11 @@ __global__ __launch_bounds__(kThreads) void finish_exponents_again(
     for (int i = 0; i < kChannels; ++i) atomicMax(largest + lane.first + i, most[i]);
   });
   __syncthreads();
-  for_leaves([&](const TokenGroup& leaf, std::int64_t slot) {
+  for_leaves([&](const TokenGroup& leaf, int index) {
     float factor[kChannels], sum[kChannels];
+    std::uint32_t range[kChannels];
 #pragma unroll
-    for (int i = 0; i < kChannels; ++i) {
-      factor[i] = quant::square_factor(float_of(largest[lane.first + i]));
-    }
+    for (int i = 0; i < kChannels; ++i) factor[i] = quant::square_factor(float_of(largest[lane.first + i]));
     clear(sum);
     for_rows<Stored>(r, leaf, lane, steps, factors.of, [&](float(&v)[kChannels], bool exists) {
       confined(r, largest_of_row(largest_bits(v), r.lanes()), v, nullptr);
@@ -481,27 +589,86 @@ __global__ __launch_bounds__(kThreads) void finish_exponents_again(
         sum[i] = sum[i] + y * y;
       }
     });
-    if (leaf.length > 0) store_sums(leaves, slot, lane.first, r.channels, sum);
+    const int tree = index >> trees.leaves_log2, first = tree << trees.leaves_log2;
+    add_leaves<Ranges::none>(lane, index - first, leaves - first, trees.leaves_log2, space, sum, range);
+    if (index == first && leaf.length > 0)
+      store_subtree<Ranges::none>(trees, of.first + tree, lane.first, r.channels, sum, range);
   });
   __syncthreads();
   const int channel = static_cast<int>(threadIdx.x);
   float sum = 0, amax = 0;
   if (channel < r.channels) {
-    const float* from = leaves.sum + of.first * leaves.stride + channel;
-    sum = tree_sum(of.count, [&](int i) { return from[i * leaves.stride]; });
+    const float* from = trees.sum + of.first * trees.stride + channel;
+    sum = tree_sum(of.count, [&](int i) { return from[i * trees.stride]; });
     amax = float_of(largest[channel]);
   }
   write_exponents(r, at, exponent, sum, amax, orders);
 }
 
+/// A block a sequence and head: its threads are channels, and parts of the sequence beside each other.
+template <class Stored>
+__global__ __launch_bounds__(kThreads) void finish_exponents(const __grid_constant__ RowReading r,
+                                                             const __grid_constant__ Subtrees trees,
+                                                             Squares squares,
+                                                             const __grid_constant__ TensorView exponent) {
+  __shared__ SubtreeSpace<kThreads> space;
+  __shared__ std::int64_t orders[kWarp];
+  constexpr int kSmallestSquared = -63, kLargestSquared = 63;  // exponents whose squares are normal numbers
+  constexpr std::uint32_t kZeros = kInfBits >> kF32MantissaBits;  // the range of zeros alone
+  const UnitPlace at(r, blockIdx.x);
+  const SubtreesOfSequence of = subtrees_of(r, trees, at.unit, at.s);
+  if (squares == Squares::not_added)
+    return add_squares_again<Stored>(r, trees, at, of, exponent, space, orders);
+  const int width = r.lanes() * kChannels, parts = static_cast<int>(blockDim.x) / width;
+  const int thread = static_cast<int>(threadIdx.x), channel = thread % width, part = thread / width;
+  const int each = part_subtrees(of.count, parts), own = min(each, of.count - part * each);
+  if (channel < r.channels && own > 0) {
+    const std::int64_t from = (of.first + std::int64_t{part} * each) * trees.stride + channel;
+    std::uint32_t range = kZeros;
+    constexpr int kAtOnce = 8;
+    for (int i = 0; i < own; i += kAtOnce) {
+      std::uint32_t some[kAtOnce];
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j)
+        some[j] = load_now(trees.range + from + min(i + j, own - 1) * trees.stride);
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) range = joined_range(range, some[j]);
+    }
+    space.range[0][thread] = range;
+    space.sum[0][thread] =
+        tree_sum(own, [&](int i) { return load_now(trees.sum + from + i * trees.stride); });
+  }
+  __syncthreads();
+  float sum = 0, amax = 0;
+  bool is_good = true;
+  if (part == 0 && channel < r.channels && of.count > 0) {
+    const int used = (of.count + each - 1) / each;
+    sum = tree_sum(used, [&](int i) { return space.sum[0][i * width + channel]; });
+    std::uint32_t range = kZeros;
+    for (int i = 0; i < used; ++i) range = joined_range(range, space.range[0][i * width + channel]);
+    const int bottom = static_cast<int>(range & 0xff) - kF32Bias, k = static_cast<int>(range >> 8) - kF32Bias;
+    is_good = is_finite(sum);  // note: NaN among zeros has no largest number, but a sum
+    if (is_good && range != kZeros) {
+      is_good = k <= kLargestSquared && bottom >= kSmallestSquared && bottom - k >= kSmallestSquared;
+      if (is_good) sum = sum * power_of_two(-2 * k), amax = power_of_two(k);  // its exponent is what counts
+    }
+  }
+  if (__syncthreads_and(is_good))
+    write_exponents(r, at, exponent, sum, amax, orders);
+  else
+    add_squares_again<Stored>(r, trees, at, of, exponent, space, orders);
+}
+
 /// A kernel of leaves.
 template <class Stored, class Kernel>
-void launch_leaves(const RowReading& rows, const Leaves& leaves, Kernel* kernel, void* stream) {
+void launch_leaves(const RowReading& rows, const Subtrees& trees, Kernel* kernel, void* stream) {
   constexpr int kBytes = sizeof(LeafRing<Stored>);
-  const std::int64_t of_block = kLeafThreads >> rows.lanes_log2;
+  const GroupWalk walk(trees.groups, rows.x);
+  const std::int64_t leaves = std::int64_t{walk.count} << trees.leaves_log2,
+                     of_block = kLeafThreads >> rows.lanes_log2;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-  kernel<<<static_cast<std::uint32_t>((leaves.groups.slots() + of_block - 1) / of_block), kLeafThreads,
-           kBytes, stream_of(stream)>>>(rows, leaves);
+  kernel<<<static_cast<std::uint32_t>((leaves + of_block - 1) / of_block), kLeafThreads, kBytes,
+           stream_of(stream)>>>(rows, trees, walk);
 }
 
 std::uint32_t units_of(const RowReading& rows) {
@@ -510,16 +677,25 @@ std::uint32_t units_of(const RowReading& rows) {
 
 }  // namespace
 
-void launch_mean(const RowReading& rows, const Leaves& leaves, const TensorView& mean, void* stream) {
+int subtree_leaves_log2(const std::array<std::int64_t, 4>& shape, std::int64_t packed_sequences,
+                        std::int64_t channels) {
+  const std::int64_t sequences = packed_sequences > 0 ? packed_sequences : 1;
+  const std::int64_t tokens = (shape[2] + sequences - 1) / sequences;  // of each, about
+  const auto rows_at_once = [&](int log2) { return (kLeafThreads >> log2) * kChannels >= channels; };
+  int log2 = 0;
+  while (rows_at_once(log2 + 1) && (std::int64_t{kLeaf} << log2) < tokens) ++log2;
+  return log2;
+}
+
+void launch_mean(const RowReading& rows, const Subtrees& trees, const TensorView& mean, void* stream) {
   const std::uint32_t units = units_of(rows);
   if (units == 0) return;
-  const cudaStream_t on = stream_of(stream);
   if (rows.x.dtype == DType::f32)
-    launch_leaves<float>(rows, leaves, sum_leaves<float>, stream);
+    launch_leaves<float>(rows, trees, sum_leaves<float>, stream);
   else
-    launch_leaves<std::uint16_t>(rows, leaves, sum_leaves<std::uint16_t>, stream);
+    launch_leaves<std::uint16_t>(rows, trees, sum_leaves<std::uint16_t>, stream);
   const auto columns = static_cast<std::uint32_t>((rows.dim + kMeanChannels - 1) / kMeanChannels);
-  finish_mean<<<units * columns, kThreads, 0, on>>>(rows, leaves, mean);
+  finish_mean<<<units * columns, kThreads, 0, stream_of(stream)>>>(rows, trees, mean);
 }
 
 void launch_anchor(const RowReading& rows, const TensorView& anchor, const TensorView& mean, void* stream) {
@@ -527,25 +703,23 @@ void launch_anchor(const RowReading& rows, const TensorView& anchor, const Tenso
     write_anchor<<<units, kThreads, 0, stream_of(stream)>>>(rows, anchor, mean);
 }
 
-void launch_exponents(const RowReading& rows, const Leaves& leaves, std::uint32_t* again,
-                      const TensorView& exponent, void* stream) {
+void launch_exponents(const RowReading& rows, const Subtrees& trees, const TensorView& exponent,
+                      void* stream) {
   const std::uint32_t units = units_of(rows);
   if (units == 0) return;
-  const cudaStream_t on = stream_of(stream);
   const bool is_f32 = rows.x.dtype == DType::f32;
-  if (rows.hadamard > 0) {  // no scheme has both
-    again = nullptr;
-  } else {
+  const Squares squares = rows.hadamard > 0 ? Squares::not_added : Squares::added;  // no scheme has both
+  if (squares == Squares::added) {
     if (is_f32)
-      launch_leaves<float>(rows, leaves, square_leaves<float>, stream);
+      launch_leaves<float>(rows, trees, square_leaves<float>, stream);
     else
-      launch_leaves<std::uint16_t>(rows, leaves, square_leaves<std::uint16_t>, stream);
-    finish_exponents<<<units, kExponentThreads, 0, on>>>(rows, leaves, again, exponent);
+      launch_leaves<std::uint16_t>(rows, trees, square_leaves<std::uint16_t>, stream);
   }
   if (is_f32)
-    finish_exponents_again<float><<<units, kThreads, 0, on>>>(rows, leaves, again, exponent);
+    finish_exponents<float><<<units, kThreads, 0, stream_of(stream)>>>(rows, trees, squares, exponent);
   else
-    finish_exponents_again<std::uint16_t><<<units, kThreads, 0, on>>>(rows, leaves, again, exponent);
+    finish_exponents<std::uint16_t>
+        <<<units, kThreads, 0, stream_of(stream)>>>(rows, trees, squares, exponent);
 }
 
 }  // namespace octet::cuda
