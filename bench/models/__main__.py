@@ -32,12 +32,13 @@ def run_advice(options: argparse.Namespace) -> None:
 
     from . import minilm
 
-    advice = advise(minilm.captured_texts(ADVICE_TEXTS), tolerance=ADVICE_TOLERANCE)
-    say(str(advice))
     facts = document("advice", "scripts/bench-models advice", ["torch", "transformers", minilm.PACKAGE], [])
     del facts["experiment"], facts["rows"]
-    told = advice.document(model=f"all-MiniLM-L6-v2, {ADVICE_TEXTS} texts", **facts)
-    write("advice-minilm", told)
+    for kind in minilm.KINDS_OF_TEXT:
+        advice = advise(minilm.captured_texts(kind, ADVICE_TEXTS), tolerance=ADVICE_TOLERANCE)
+        say(str(advice))
+        name = "advice-minilm" if kind == "prose" else f"advice-minilm-{kind}"
+        write(name, advice.document(model=f"all-MiniLM-L6-v2, {ADVICE_TEXTS} texts, {kind}", **facts))
 
 
 def run_digits(options: argparse.Namespace) -> None:

@@ -123,11 +123,15 @@ def measure(schemes: tuple[str, ...] = SCHEMES) -> list[dict[str, object]]:
     return rows
 
 
-def captured_texts(count: int) -> Captured:
-    """Operands of the model reading `count` paragraphs, taken evenly from all that are no tables, for octet.advise."""
+# What octet.advise is asked about: ordinary text, and the tables on which equal steps of P fall short.
+KINDS_OF_TEXT = {"prose": lambda text: not is_table(text), "tables": is_table}
+
+
+def captured_texts(kind: str, count: int) -> Captured:
+    """Operands of the model reading `count` paragraphs of a kind, taken evenly from all of that kind, for octet.advise."""
     embedder = Embedder()
-    found = [text for text in paragraphs() if not is_table(text)]
+    found = [text for text in paragraphs() if KINDS_OF_TEXT[kind](text)]
     chosen = [found[i * len(found) // count] for i in range(count)]
     with capture(embedder.model, forwards=count) as captured:
-        embedder(chosen, "MiniLM, captured")
+        embedder(chosen, f"MiniLM, {kind}, captured")
     return captured

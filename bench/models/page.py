@@ -199,18 +199,21 @@ def language(document: Row) -> list[str]:
 
 
 def advice(document: Row) -> list[str]:
-    schemes = list(document["costs"])
     tolerance = document["tolerance"]
-    lines = [
+    return [
         "## By layer and head: octet.advise",
         "",
         measured_by(document),
         "",
-        f"What `octet.advise` says of {document['model']} (paragraphs taken evenly, no tables), with a tolerance of {100 * tolerance:g} %: relative RMSE in % of "
-        "the worst head of each layer, against float64, schemes in the order of their cost. Bold: the cheapest within the tolerance. "
-        f"For all layers at once: `{document['chosen']['scheme']}`. [The picture](pictures/error-by-head-advice-minilm.png) has every head.",
+        f"What `octet.advise` says with a tolerance of {100 * tolerance:g} %: relative RMSE in % of the worst head of each layer, against float64, schemes "
+        "in the order of their cost. Bold: the cheapest within the tolerance. [The picture](pictures/error-by-head-advice-minilm.png) has every head.",
         "",
+        *advice_table(document),
     ]
+
+
+def advice_table(document: Row) -> list[str]:
+    schemes = list(document["costs"])
     cells = []
     for layer in document["chosen"]["layers"]:
         row = [f"{layer['layer']}"]
@@ -219,6 +222,7 @@ def advice(document: Row) -> list[str]:
             shown = "-" if None in errors else f"{100 * max(errors):.3g}"
             row.append(f"**{shown}**" if scheme == layer["scheme"] else shown)
         cells.append(row)
+    lines = [f"{document['model']}; for all layers at once: `{document['chosen']['scheme']}`.", ""]
     return [*lines, *table(["layer", *(f"`{scheme}`" for scheme in schemes)], cells), ""]
 
 
@@ -287,6 +291,7 @@ SECTIONS: dict[str, Callable[[Row], list[str]]] = {
     "digits": digits,
     "language": language,
     "advice-minilm": advice,
+    "advice-minilm-tables": advice_table,
     "costs": costs,
     "stack": stack,
 }
@@ -324,6 +329,34 @@ def text(folder: Path = RESULTS) -> str:
         if path.is_file():
             lines += section(json.loads(path.read_text(encoding="utf-8")))
     return "\n".join(lines) + "\n" + NOT_MEASURED
+
+
+# What the README's table shows: octet's schemes, then those of the papers.
+SUMMARY_SCHEMES = ("int8", "integer", "int8_fp8", "fp8", "int8_full", "qflash")
+
+
+def stored(name: str, folder: Path = RESULTS) -> list[Row]:
+    rows: list[Row] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+    return rows
+
+
+def summary() -> str:
+    """The README's table; a test looks for it there."""
+    embeddings = {row["scheme"]: row for row in stored("minilm")}
+    lines = []
+    for scheme in SUMMARY_SCHEMES:
+        cells = [scheme_cell(scheme), cosine_cell(embeddings[scheme]["cosine_worst_but_tables"]), cosine_cell(embeddings[scheme]["cosine_worst"])]
+        for model in ("vit", "swin"):
+            rows = [row for row in stored("digits") if row["model"] == model]
+            change = mean(row["top1_test"] for row in rows if row["scheme"] == scheme) - mean(
+                row["top1_test"] for row in rows if row["scheme"] == PYTORCH
+            )
+            cells.append(f"{change:+.2f}")
+        exact = {row["seed"]: row["perplexity"] for row in stored("language") if row["scheme"] == PYTORCH}
+        changes = [100 * (row["perplexity"] / exact[row["seed"]] - 1) for row in stored("language") if row["scheme"] == scheme]
+        lines.append([*cells, f"{max(changes, key=abs):+.2f} %"])
+    head = ["attention", "embeddings: worst cosine, prose", "with tables of `-----`", "ViT, points of Top-1", "Swin", "perplexity, change"]
+    return "\n".join(table(head, lines))
 
 
 def write_page(path: Path = PAGE) -> Path:

@@ -43,6 +43,12 @@ def test_the_page_is_that_of_the_stored_results():
     )
 
 
+def test_the_readmes_table_is_that_of_the_stored_results():
+    from models import page
+
+    assert page.summary() in (ROOT / "README.md").read_text(), f"put this into README.md:\n{page.summary()}"
+
+
 def test_costs_are_those_that_were_measured():
     from octet.advise import COSTS
 
