@@ -67,7 +67,7 @@ ${_cases}    case Scheme::int4: return &kKernels_int8;
   }
 }
 const Kernels* uniform_kernels_of(Scheme scheme) {
-  return scheme == Scheme::int8 || scheme == Scheme::int4 ? &kKernels_int8_uniform : nullptr;
+  return scheme == Scheme::int8 ? &kKernels_int8_uniform : nullptr;
 }
 }
 " @ONLY)

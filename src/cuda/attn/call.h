@@ -50,8 +50,9 @@ struct DeviceBias {
 };
 
 struct Call {
-  Prepare prepare;             ///< its scales are read on the device: below
-  bool tensor_scales[3] = {};  ///< of q, k, v: whether the one scale goes into prepare
+  Prepare prepare;                   ///< its scales are read on the device: below
+  bool tensor_scales[3] = {};        ///< of q, k, v: whether the one scale goes into prepare
+  bool is_placed_by_memory = false;  ///< whether tensor_scales or cu_seqlens are read before all else
   std::int32_t heads_q = 1;
   Divider group{1};  ///< query heads a key head
   std::int32_t dim_v = 0;

@@ -4,8 +4,56 @@
 
 #include "cuda/attn/operand.cuh"
 #include "cuda/attn/outputs.cuh"
+#include "cuda/attn/scheme.cuh"
 
 namespace octet::cuda::attn {
+
+/// A row on its way out. Eight numbers more than it has, so that the lanes of a fragment write to different
+/// banks.
+template <int kDim>
+struct alignas(16) StagedRow {
+  float number[kDim + 8];
+};
+
+/// From numbers to a format of outputs: one, and those of a word.
+struct F32Format {
+  using Number = float;
+  static constexpr int kOfWord = 1;
+  static __device__ __forceinline__ Number number(float x) { return x; }
+  static __device__ __forceinline__ std::uint32_t word(const float* x) { return __float_as_uint(*x); }
+};
+struct F16Format {
+  using Number = std::uint16_t;
+  static constexpr int kOfWord = 2;
+  static __device__ __forceinline__ Number number(float x) { return f16_from_f32(x); }
+  static __device__ __forceinline__ std::uint32_t word(const float* x) {
+    std::uint32_t pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x[1]), "f"(x[0]));
+    return pair;
+  }
+};
+struct Bf16Format {
+  using Number = std::uint16_t;
+  static constexpr int kOfWord = 2;
+  static __device__ __forceinline__ Number number(float x) { return bf16_from_f32(x); }
+  static __device__ __forceinline__ std::uint32_t word(const float* x) {
+    std::uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x[1]), "f"(x[0]));
+    return pair;
+  }
+};
+/// Codes, which are numbers of s8.
+struct S8Format {
+  using Number = std::int8_t;
+  static constexpr int kOfWord = 4;
+  static __device__ __forceinline__ Number number(float x) { return static_cast<std::int8_t>(x); }
+  static __device__ __forceinline__ std::uint32_t word(const float* x) {
+    std::uint32_t bytes = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) bytes |= std::uint32_t{static_cast<std::uint8_t>(number(x[i]))} << (8 * i);
+    return bytes;
+  }
+};
 
 /// Where the rows of one head of one sequence lie.
 class RowStore {
@@ -15,30 +63,17 @@ class RowStore {
 
   /// Sixteen rows of a warp from shared memory, token `first` and on; rows from `tokens` on are nobody's.
   template <int kDim>
-  __device__ void rows(const float (*staged)[kDim], std::int32_t first, std::int32_t tokens,
-                       std::int32_t dim_v) const {
+  __device__ __forceinline__ void rows(const StagedRow<kDim>* staged, std::int32_t first, std::int32_t tokens,
+                                       std::int32_t dim_v) const {
     switch (call_.o.dtype) {
       case DType::f16:
-        if (pairs_are_words(dim_v))
-          return rows_of_pairs(staged, first, tokens, dim_v, [](float low, float high) {
-            std::uint32_t pair;
-            asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-            return pair;
-          });
-        return rows<std::uint16_t>(staged, first, tokens, dim_v, [](float x) { return f16_from_f32(x); });
+        return rows<F16Format>(staged, first, tokens, dim_v);
       case DType::bf16:
-        if (pairs_are_words(dim_v))
-          return rows_of_pairs(staged, first, tokens, dim_v, [](float low, float high) {
-            std::uint32_t pair;
-            asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-            return pair;
-          });
-        return rows<std::uint16_t>(staged, first, tokens, dim_v, [](float x) { return bf16_from_f32(x); });
+        return rows<Bf16Format>(staged, first, tokens, dim_v);
       case DType::s8:
-        return rows<std::int8_t>(staged, first, tokens, dim_v,
-                                 [](float x) { return static_cast<std::int8_t>(x); });
+        return rows<S8Format>(staged, first, tokens, dim_v);
       default:
-        return rows<float>(staged, first, tokens, dim_v, [](float x) { return x; });
+        return rows<F32Format>(staged, first, tokens, dim_v);
     }
   }
   /// What a code is multiplied by on its way out: s8 keeps code and scale apart.
@@ -56,40 +91,49 @@ class RowStore {
   __device__ void empty_lse(std::int32_t token) const { row(call_.lse, token, kMinusInfinity); }
 
  private:
+  static constexpr int kRows = 16;  ///< of a warp
+
   __device__ std::int64_t offset(const DeviceTensor& x, std::int32_t token) const {
     return batch_ * x.stride[0] + head_ * x.stride[1] + (begin_ + token) * x.stride[2];
   }
-  template <class T, int kDim, class As>
-  __device__ void rows(const float (*staged)[kDim], std::int32_t first, std::int32_t tokens,
-                       std::int32_t dim_v, const As& as) const {
-    constexpr int kRows = 16;
-    const std::int64_t step = call_.o.stride[3];
+  /// In words of 16 bytes where rows are made of these, else one number at a time.
+  template <class Format, int kDim>
+  __device__ __forceinline__ void rows(const StagedRow<kDim>* staged, std::int32_t first, std::int32_t tokens,
+                                       std::int32_t dim_v) const {
+    using Number = typename Format::Number;
+    constexpr int kBytes = sizeof(Number), kNumbers = 16 / kBytes;
+    constexpr int kChunks = kDim / kNumbers, kLanes = kChunks < 32 ? kChunks : 32;  // of a row
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    auto* to = static_cast<Number*>(call_.o.data) + offset(call_.o, first);
+    if (is_in_chunks(call_.o, kBytes) && dim_v % kNumbers == 0) [[likely]] {
+      constexpr int kRowsATurn = 32 / kLanes;
+#pragma unroll 4
+      for (int turn = 0; turn < kRows; turn += kRowsATurn) {
+        const int r = turn + lane / kLanes;
+#pragma unroll
+        for (int c = 0; c < kDim; c += kLanes * kNumbers) {
+          const int channel = c + lane % kLanes * kNumbers;
+          if (first + r < tokens && channel < dim_v)
+            *reinterpret_cast<uint4*>(to + r * call_.o.stride[2] + channel) =
+                chunk<Format>(staged[r].number + channel);
+        }
+      }
+      return;
+    }
 #pragma unroll 1
     for (int r = 0; r < kRows && first + r < tokens; ++r) {
-      T* to = static_cast<T*>(call_.o.data) + offset(call_.o, first + r);
-      for (std::int32_t c = static_cast<std::int32_t>(threadIdx.x % 32); c < dim_v; c += 32)
-        to[c * step] = as(staged[r][c]);
-    }
-  }
-  /// Whether two channels of 16 bits beside each other can be written as one word.
-  __device__ bool pairs_are_words(std::int32_t dim_v) const {
-    const DeviceTensor& o = call_.o;
-    const std::int64_t strides = o.stride[0] | o.stride[1] | o.stride[2] | dim_v;
-    return o.stride[3] == 1 && strides % 2 == 0 && reinterpret_cast<std::uintptr_t>(o.data) % 4 == 0;
-  }
-  template <int kDim, class Pair>
-  __device__ void rows_of_pairs(const float (*staged)[kDim], std::int32_t first, std::int32_t tokens,
-                                std::int32_t dim_v, const Pair& pair) const {
-    constexpr int kRows = 16, kLanes = kDim / 2 < 32 ? kDim / 2 : 32;  // of a row
-    const int lane = static_cast<int>(threadIdx.x % 32), begin = lane / kLanes;
-    std::int64_t at = offset(call_.o, first + begin);
 #pragma unroll 1
-    for (int r = begin; r < kRows && first + r < tokens;
-         r += 32 / kLanes, at += 32 / kLanes * call_.o.stride[2]) {
-      std::uint16_t* to = static_cast<std::uint16_t*>(call_.o.data) + at;
-      for (std::int32_t c = lane % kLanes * 2; c < dim_v; c += kLanes * 2)
-        *reinterpret_cast<std::uint32_t*>(to + c) = pair(staged[r][c], staged[r][c + 1]);
+      for (std::int32_t c = lane; c < dim_v; c += 32)
+        to[r * call_.o.stride[2] + c * call_.o.stride[3]] = Format::number(staged[r].number[c]);
     }
+  }
+  template <class Format>
+  static __device__ __forceinline__ uint4 chunk(const float* numbers) {
+    uint4 words;
+    words.x = Format::word(numbers), words.y = Format::word(numbers + Format::kOfWord);
+    words.z = Format::word(numbers + 2 * Format::kOfWord),
+    words.w = Format::word(numbers + 3 * Format::kOfWord);
+    return words;
   }
   __device__ void row(const DeviceTensor& x, std::int32_t token, float v) const {
     if (x.data) static_cast<float*>(x.data)[offset(x, token)] = v;
@@ -100,11 +144,9 @@ class RowStore {
 };
 
 /// V's scale of a channel where it was not folded into P or into the block's sums, and its exponent.
-template <class S>
-__device__ __forceinline__ typename S::Channel end_channel(const S& scheme, const HeadOperand& v,
-                                                           std::int32_t channel) {
+__device__ __forceinline__ ChannelScales<DeviceLane> end_scales(const HeadOperand& v, std::int32_t channel) {
   const bool at_the_end = v.has_scales() && !v.scales_vary_by_token();
-  return scheme.channel({at_the_end ? v.scale(0, channel) : 1.0f, v.exponent(channel)});
+  return {at_the_end ? v.scale(0, channel) : 1.0f, v.exponent(channel)};
 }
 
 /// What the ends of a lane's rows have in common.
@@ -131,7 +173,7 @@ class ScaledRows {
   __device__ __forceinline__ ScaledRows(const S& scheme, Outputs<S, kTiles>& outputs,
                                         const LaneRow<S> (&rows)[kRowsALane],
                                         const typename S::Channel* channels, const RowStore& store,
-                                        float (*staged)[kDim])
+                                        StagedRow<kDim>* staged)
       : scheme_(scheme),
         outputs_(outputs),
         rows_(rows),
@@ -273,7 +315,7 @@ class ScaledRows {
   }
 
   __device__ __forceinline__ void put(int tile, int r, int c, std::int32_t code, float factor) const {
-    staged_[static_cast<int>(threadIdx.x % 32) / 4 + 8 * r][tile * 8 + column() + c] =
+    staged_[static_cast<int>(threadIdx.x % 32) / 4 + 8 * r].number[tile * 8 + column() + c] =
         static_cast<float>(code) * factor;
   }
   static __device__ __forceinline__ int column() { return static_cast<int>(threadIdx.x % 4) * 2; }
@@ -284,7 +326,7 @@ class ScaledRows {
   const OwnRow<S>& own_;
   const typename S::Channel* channels_;
   const RowStore& store_;
-  float (*staged_)[kDim];
+  StagedRow<kDim>* staged_;
   bool saw_;
 };
 
@@ -294,7 +336,7 @@ template <class S, int kTiles, int kDim>
 __device__ __forceinline__ Ends<S> end_rows(const S& scheme, Outputs<S, kTiles>& outputs,
                                             const LaneRow<S> (&rows)[kRowsALane],
                                             const typename S::Channel* channels, const RowStore& store,
-                                            float (*staged)[kDim]) {
+                                            StagedRow<kDim>* staged) {
   if constexpr (S::kOutput == Output::row_scale) {
     return {ScaledRows<S, kTiles, kDim>(scheme, outputs, rows, channels, store, staged).end()};
   } else {
@@ -308,7 +350,7 @@ __device__ __forceinline__ Ends<S> end_rows(const S& scheme, Outputs<S, kTiles>&
         const auto out = scheme.finish(outputs.at(i, e), row.state, row.row, channels[channel]);
         float number = static_cast<float>(out);
         if constexpr (S::kOutput == Output::one_scale) number *= store.code_factor(scheme.output_scale());
-        staged[lane / 4 + 8 * (e >> 1)][channel] = row.saw() ? number : 0;
+        staged[lane / 4 + 8 * (e >> 1)].number[channel] = row.saw() ? number : 0;
       }
     }
     return {};

@@ -1,20 +1,41 @@
 // What a lane carries of its two rows' outputs from key block to key block.
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/attn/softmax.cuh"
 
 namespace octet::cuda::attn {
 
-/// Numbers that are in registers. kTiles: of eight channels each.
+/// Numbers in registers, as many as a block's scores leave room for; those of further channels in shared
+/// memory, where a key block reads and writes each once. kTiles: of eight channels each.
 template <class S, int kTiles>
 class Outputs {
  public:
   using Out = typename S::Out;
-  static constexpr int kCount = kTiles;
-  struct Shared {};
+
+ private:
+  // Beside scores of 128 keys. Of 8-bit operands so many that two blocks of threads share a processor of
+  // 228 KiB; of halves, whose tiles leave room for one block, fewer.
+  static constexpr int kMostKept = Element<S::kV>::kBytes == 1 ? 20 : 16;
+  static constexpr int kKept = kTiles < kMostKept ? kTiles : kMostKept, kLanes = 32;
+  struct alignas(16) Four {
+    Out of[4];
+  };
+  struct OfWarp {
+    Four out[kTiles > kKept ? kTiles - kKept : 1][kLanes];
+  };
+  struct Nothing {};
+
+ public:
+  using Shared = std::conditional_t<(kTiles > kKept), OfWarp, Nothing>;
   struct Local {};
-  __device__ Outputs(Shared&, Local&) {}
+  __device__ __forceinline__ Outputs(Shared& shared, Local&) : shared_(shared) {
+    if constexpr (kTiles > kKept) {
+#pragma unroll 1
+      for (int i = kKept; i < kTiles; ++i) in_memory(i) = {};
+    }
+  }
 
   /// What is done before the sums of a key block are folded in.
   __device__ __forceinline__ void open(const S& scheme, const LaneRow<S> (&rows)[kRowsALane]) {
@@ -23,14 +44,16 @@ class Outputs {
 #pragma unroll
       for (int r = 0; r < kRowsALane; ++r) rescales |= rows[r].sees && !scheme.keeps(rows[r].step);
       if (!__any_sync(tile::kAllLanes, rescales)) return;
+      const auto rescale = [&](Four& four) {
 #pragma unroll
-      for (int r = 0; r < kRowsALane; ++r) {
-        if (!rows[r].sees) continue;
+        for (int e = 0; e < 4; ++e)
+          if (rows[e >> 1].sees) scheme.rescale(four.of[e], rows[e >> 1].step);
+      };
 #pragma unroll
-        for (int i = 0; i < kTiles; ++i) {
-#pragma unroll
-          for (int e = 2 * r; e < 2 * r + 2; ++e) scheme.rescale(out_[i][e], rows[r].step);
-        }
+      for (int i = 0; i < kKept; ++i) rescale(out_[i]);
+      if constexpr (kTiles > kKept) {
+#pragma unroll 4
+        for (int i = kKept; i < kTiles; ++i) rescale(in_memory(i));
       }
     }
   }
@@ -40,6 +63,10 @@ class Outputs {
   template <int kSome, class ChannelOf>
   __device__ __forceinline__ void fold(const S& scheme, int first, const typename S::PvAcc (&pv)[kSome][4],
                                        const LaneRow<S> (&rows)[kRowsALane], const ChannelOf& channel_of) {
+    static_assert(kKept % kSome == 0, "sums that are folded together lie together");
+    Four some[kSome];
+#pragma unroll
+    for (int i = 0; i < kSome; ++i) some[i] = first < kKept ? out_[first + i] : in_memory(first + i);
 #pragma unroll
     for (int r = 0; r < kRowsALane; ++r) {
       if (!rows[r].sees) continue;
@@ -47,7 +74,7 @@ class Outputs {
 #pragma unroll
         for (int i = 0; i < kSome; ++i) {
 #pragma unroll
-          for (int e = 2 * r; e < 2 * r + 2; ++e) fold_one(out_[first + i][e], pv[i][e], first + i, e & 1);
+          for (int e = 2 * r; e < 2 * r + 2; ++e) fold_one(some[i].of[e], pv[i][e], first + i, e & 1);
         }
       };
       if constexpr (kAsksInFold)
@@ -62,16 +89,34 @@ class Outputs {
             scheme.fold(out, acc, rows[r].step, channel_of(tile, c));
         });
     }
+#pragma unroll
+    for (int i = 0; i < kSome; ++i) {
+      if (first < kKept)
+        out_[first + i] = some[i];
+      else
+        in_memory(first + i) = some[i];
+    }
   }
 
-  __device__ __forceinline__ Out at(int tile, int e) const { return out_[tile][e]; }
+  __device__ __forceinline__ Out at(int tile, int e) const {
+    return (tile < kKept ? out_[tile] : in_memory(tile)).of[e];
+  }
 
  private:
   static constexpr bool kAsksInFold = requires(const S& s, const typename S::Step& step) {
     s.with_fold(step, [](const auto&) {});
   };
   static constexpr bool kInParts = requires(S s, typename S::Step step) { s.keeps(step); };
-  Out out_[kTiles][4] = {};
+
+  __device__ __forceinline__ Four& in_memory(int tile) const {
+    if constexpr (kTiles > kKept)
+      return shared_.out[tile - kKept][threadIdx.x % kLanes];
+    else
+      __builtin_unreachable();
+  }
+
+  Shared& shared_;
+  Four out_[kKept] = {};
 };
 
 /// 64-bit sums in bins, of rows that are long. Registers do not hold them beside a block's scores, so they

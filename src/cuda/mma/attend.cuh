@@ -20,6 +20,7 @@
 #include "cuda/mma/copy_rows.cuh"
 #include "cuda/mma/products.cuh"
 #include "cuda/mma/tile.h"
+#include "cuda/ptx/grid.cuh"
 
 namespace octet::cuda::mma {
 
@@ -52,7 +53,7 @@ struct SharedPlan {
   typename S::Channel channels[kTile.head_dim];  ///< constants of rows' ends
   union {
     SharedTiles<S, kTile> tiles;
-    float outputs[kMostWarps * kRowsAWarp][kTile.head_dim];
+    StagedRow<kTile.head_dim> outputs[kMostWarps * kRowsAWarp];
   };
 
   static OCTET_HD std::size_t bytes_before_sums(int warps) {
@@ -178,19 +179,23 @@ class Attention {
     Outputs<S, kTile.head_dim / 8> outputs(
         shared_.sums(static_cast<int>(blockDim.x) / 32, static_cast<int>(threadIdx.x) / 32), local);
     const auto prepare = [&] {
-      load_q(q, begin, queries.length);
-      open_rows(rows, q, begin, queries);
+      const RowScales scales = scales_of_rows(q, begin, queries.length);
+      put_channels(v);
+      open_rows(rows, scales, begin);
       if constexpr (LongRows<S>) rows[0].own.above = above;
-      put_channels([&](std::int32_t channel) { return end_channel(scheme_, v, channel); });
     };
-    visit_blocks(rows, outputs, prepare, k, bias, begin, queries, keys, head / call_.group);
+    const auto load_rows = [&] { load_q(q, begin, queries.length); };
+    visit_blocks(rows, outputs, load_rows, prepare, k, bias, begin, queries, keys, head / call_.group);
+    // Not before: the next call's blocks of threads would share processors with this one's that have work
+    // left (8 x 6 x 197 x 64 on an H200: 10.5 us when told at the begin, 8.6 us here).
+    ptx::let_the_next_kernel_start();
     // Nobody reads the tiles any more, whose place the rows take.
     if constexpr (LongRows<S>) {
       if (__syncthreads_or(rows[0].own.window.mixed_up())) return false;
     } else {
       __syncthreads();
     }
-    float(*staged)[kTile.head_dim] = shared_.outputs + first_row_of_warp();
+    StagedRow<kTile.head_dim>* staged = shared_.outputs + first_row_of_warp();
     const RowStore store(call_, queries, head);
     const auto ends = end_rows(scheme_, outputs, rows, shared_.channels, store, staged);
     __syncwarp();
@@ -199,54 +204,78 @@ class Attention {
     return true;
   }
 
-  __device__ __forceinline__ void open_rows(Rows& rows, const HeadOperand& q, std::int32_t begin,
-                                            const Sequence& queries) {
+  /// Scales of Q of the rows that a lane opens: two, or of long rows its own.
+  struct RowScales {
+    float of[LongRows<S> ? 1 : kRowsALane];
+  };
+  static __device__ __forceinline__ RowScales scales_of_rows(const HeadOperand& q, std::int32_t begin,
+                                                             std::int32_t tokens) {
+    const std::int32_t first = begin + first_row_of_warp() + static_cast<int>(threadIdx.x % 32) / 4;
+    RowScales scales;
+    if constexpr (LongRows<S>) {
+      scales.of[0] = q.token_scale(min(first + 8 * own_row<kRowsALane>(), tokens - 1));
+    } else {
+#pragma unroll
+      for (int r = 0; r < kRowsALane; ++r) scales.of[r] = q.token_scale(min(first + 8 * r, tokens - 1));
+    }
+    return scales;
+  }
+
+  __device__ __forceinline__ void open_rows(Rows& rows, const RowScales& scales, std::int32_t begin) {
 #pragma unroll
     for (int r = 0; r < kRowsALane; ++r) {
       LaneRow<S>& row = rows[r];
       row.token = begin + first_row_of_warp() + static_cast<int>(threadIdx.x % 32) / 4 + 8 * r;
-      if constexpr (!LongRows<S>) row.row = scheme_.row(q.token_scale(min(row.token, queries.length - 1)));
+      if constexpr (!LongRows<S>) row.row = scheme_.row(scales.of[r]);
     }
-    if constexpr (LongRows<S>) {
-      const std::int32_t token = rows[0].token + 8 * own_row<kRowsALane>();
-      rows[0].own.row = scheme_.row(q.token_scale(min(token, queries.length - 1)));
-    }
+    if constexpr (LongRows<S>) rows[0].own.row = scheme_.row(scales.of[0]);
   }
 
-  /// Rows of Q in shared memory, padded by zeros; rows beyond the sequence are zeros.
+  /// Rows of Q on their way into shared memory, each warp its own, padded by zeros; rows beyond the sequence
+  /// are zeros.
   __device__ __forceinline__ void load_q(const HeadOperand& q, std::int32_t begin, std::int32_t tokens) {
-    constexpr int kChunks = Tiles::kQkRow / 16, kElements = 16 / Element<S::kQk>::kBytes;
+    constexpr int kElements = 16 / Element<S::kQk>::kBytes, kChunks = Tiles::kQkRow / 16;
+    constexpr int kTogether = std::min(kChunks, 4), kRowsATurn = 32 / kTogether;
     const DeviceOperand& x = q.operand();
+    const int lane = static_cast<int>(threadIdx.x % 32), lane_chunk = lane % kTogether;
     const bool whole = x.codes.dtype == native_dtype<S::kQk>() && x.dim % kElements == 0 &&
                        is_in_chunks(x.codes, Element<S::kQk>::kBytes);
-    for (int i = static_cast<int>(threadIdx.x); i < rows_a_block_ * kChunks;
-         i += static_cast<int>(blockDim.x)) {
-      const int row = i / kChunks, chunk = i % kChunks;
-      const std::int32_t token = begin + row;
-      uint4 words{};
-      if (token < tokens && chunk * kElements < x.dim) {
-        if (whole) {
-          words =
-              *reinterpret_cast<const uint4*>(static_cast<const std::byte*>(x.codes.data) +
-                                              q.offset(token, chunk * kElements) * Element<S::kQk>::kBytes);
-        } else {
-          Elements<S::kQk, 16> element{};
-#pragma unroll 1
-          for (int c = 0; c < kElements && chunk * kElements + c < x.dim; ++c)
-            element.of[c] = element_of<S::kQk>(q.number(token, chunk * kElements + c));
-          words = __builtin_bit_cast(uint4, element);
-        }
+    if (whole) [[likely]] {
+#pragma unroll
+      for (int turn = 0; turn < kRowsAWarp; turn += kRowsATurn) {
+        const int row = first_row_of_warp() + turn + lane / kTogether;
+        const std::int32_t token = begin + row;
+        const std::byte* from =
+            static_cast<const std::byte*>(x.codes.data) +
+            q.offset(min(token, tokens - 1), lane_chunk * kElements) * Element<S::kQk>::kBytes;
+        const std::uint32_t to =
+            address(shared_.tiles.q) + tile::chunk_offset<Tiles::kQkRow>(row, lane_chunk);
+        const int dim = token < tokens ? x.dim : 0;
+#pragma unroll
+        for (int c = 0; c < kChunks; c += kTogether)
+          ptx::copy_async_or_zeros(to ^ (c * 16), from + c * 16, (lane_chunk + c) * kElements < dim ? 16 : 0);
       }
-      *reinterpret_cast<uint4*>(shared_.tiles.q + tile::chunk_offset<Tiles::kQkRow>(row, chunk)) = words;
+      return;
+    }
+#pragma unroll 1
+    for (int i = lane; i < kRowsAWarp * kChunks; i += 32) {
+      const int row = first_row_of_warp() + i / kChunks, chunk = i % kChunks;
+      const std::int32_t token = begin + row, first = chunk * kElements;
+      Elements<S::kQk, 16> element{};
+#pragma unroll 1
+      for (int c = 0; c < kElements && first + c < x.dim && token < tokens; ++c)
+        element.of[c] = element_of<S::kQk>(q.number(token, first + c));
+      *reinterpret_cast<uint4*>(shared_.tiles.q + tile::chunk_offset<Tiles::kQkRow>(row, chunk)) =
+          __builtin_bit_cast(uint4, element);
     }
   }
 
-  /// prepare(): what rows and their ends need, while the first key block is on its way; all threads see it
-  /// from the first barrier on.
-  template <class Prepare>
+  /// load_rows(): Q; prepare(): what rows and their ends need, while Q and the first key block are on their
+  /// way. All threads see both from the first barrier on.
+  template <class LoadRows, class Prepare>
   __device__ __forceinline__ void visit_blocks(Rows& rows, Outputs<S, kTile.head_dim / 8>& outputs,
-                                               const Prepare& prepare, const HeadOperand& k,
-                                               const HeadBias& bias, std::int32_t begin,
+                                               const LoadRows& load_rows, const Prepare& prepare,
+                                               const HeadOperand& k, const HeadBias& bias, std::int32_t begin,
                                                const Sequence& queries, const Sequence& keys,
                                                std::int32_t head) {
     const Divider size = call_.key_block;
@@ -266,9 +295,11 @@ class Attention {
     const KeyRange own_last = visibility.of(max(own, min(own + kRowsAWarp, queries.length) - 1));
 
     const KeyRows k_rows = key_rows(k, slot);
+    ptx::wait_for_earlier_kernels();
     if (first_block < end_block) {
       load_k(k_rows, block_at(first_block));
       if constexpr (kTwoBuffers) load_v(block_at(first_block));
+      load_rows();  // where nothing waits for it, it would come into the rows on their way out
     }
     ptx::commit_copies();
     prepare();
@@ -346,7 +377,7 @@ class Attention {
   /// P V of the block into the outputs, so many channels at a time as leave registers for the rest.
   __device__ __forceinline__ void fold_values(const Rows& rows, Outputs<S, kTile.head_dim / 8>& outputs,
                                               const PWords<S, kTiles>& p, const KeyBlock& block) {
-    constexpr int kSome = std::min(kTile.head_dim / 8, 8);
+    constexpr int kSome = kTile.head_dim > 128 ? 4 : std::min(kTile.head_dim / 8, 8);
     outputs.open(scheme_, rows);
 #pragma unroll
     for (int first = 0; first < kTile.head_dim / 8; first += kSome) {
@@ -397,12 +428,21 @@ class Attention {
     return none;
   }
 
-  template <class Of>
-  __device__ __forceinline__ void put_channels(const Of& of) {
-    // note: unrolled, the loop would divide by its step.
+  /// Constants of all channels for rows' ends, two a thread at a time: both are on their way before either is
+  /// waited for.
+  __device__ __forceinline__ void put_channels(const HeadOperand& v) {
+    constexpr int kSome = 2;
+    const int step = static_cast<int>(blockDim.x);
 #pragma unroll 1
-    for (int c = static_cast<int>(threadIdx.x); c < kTile.head_dim; c += static_cast<int>(blockDim.x))
-      shared_.channels[c] = of(min(c, call_.dim_v - 1));
+    for (int first = static_cast<int>(threadIdx.x); first < kTile.head_dim; first += kSome * step) {
+      ChannelScales<DeviceLane> scales[kSome];
+#pragma unroll
+      for (int i = 0; i < kSome; ++i) scales[i] = end_scales(v, min(first + i * step, call_.dim_v - 1));
+#pragma unroll
+      for (int i = 0; i < kSome; ++i)
+        if (first + i * step < kTile.head_dim)
+          shared_.channels[first + i * step] = scheme_.channel(scales[i]);
+    }
   }
 
   static __device__ __forceinline__ int channel_of_lane(int tile, int c) {
@@ -443,6 +483,7 @@ template <class S, int kIndex>
 __global__ void __launch_bounds__(kMostWarps * 32, blocks_a_processor<S, kTileTable[kIndex]>())
     attend(const __grid_constant__ Call call) {
   extern __shared__ __align__(512) std::byte memory[];
+  if (call.is_placed_by_memory) ptx::wait_for_earlier_kernels();
   constexpr Tile kTile = kTileTable[kIndex];
   Attention<S, kTile>(call, *reinterpret_cast<SharedPlan<S, kTile>*>(memory)).run();
 }

@@ -34,11 +34,16 @@ class RowCopy {
         from += kFullTurn * row_bytes_;
       }
     } else {
-      int row = static_cast<int>(threadIdx.x) / kTogether;
+      // Few warps, or a part of a tile: four turns at a time, for their addresses' sake.
+      constexpr int kSome = 4;
+      const std::int64_t step = turn * row_bytes_;
 #pragma unroll 1
-      for (; row < rows; row += turn) {
-        copy(to, from);
-        to += turn * kRowBytes, from += turn * row_bytes_;
+      for (int left = rows - static_cast<int>(threadIdx.x) / kTogether; left > 0; left -= kSome * turn) {
+#pragma unroll
+        for (int i = 0; i < kSome; ++i) {
+          if (left > i * turn) copy(to, from);
+          to += turn * kRowBytes, from += step;
+        }
       }
     }
   }

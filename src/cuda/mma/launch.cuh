@@ -7,6 +7,7 @@
 #include "cuda/mma/attend.cuh"
 #include "cuda/mma/launch.h"
 #include "cuda/mma/with_tile.cuh"
+#include "cuda/runtime/launch.cuh"
 #include "lanes/device.h"
 
 namespace octet::cuda::mma {
@@ -24,10 +25,8 @@ class Launches {
         if (error != cudaSuccess) return error;
       }
       const dim3 blocks(static_cast<unsigned>(grid.groups), static_cast<unsigned>(grid.heads));
-      mma::attend<S, kIndex>
-          <<<blocks, static_cast<unsigned>(grid.warps) * 32, bytes, static_cast<cudaStream_t>(stream)>>>(
-              call);
-      return cudaGetLastError();
+      return runtime::launch(mma::attend<S, kIndex>, blocks, static_cast<unsigned>(grid.warps) * 32, bytes,
+                             stream, call);
     });
   }
 

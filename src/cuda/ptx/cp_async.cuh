@@ -17,6 +17,11 @@ __device__ __forceinline__ void copy_word_async(std::uint32_t to, const void* fr
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 }
 
+/// Of the 16 bytes the first `bytes` are copied and the others become 0; of 0 bytes nothing is read.
+__device__ __forceinline__ void copy_async_or_zeros(std::uint32_t to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
 /// Ends a group of copies.
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

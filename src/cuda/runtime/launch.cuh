@@ -1,0 +1,28 @@
+// Launches of kernels that know when they may touch memory (ptx/grid.cuh).
+#pragma once
+#include <cuda_runtime.h>
+
+#include <cstddef>
+
+namespace octet::cuda::runtime {
+
+/// The kernel may begin while those before it on the stream still run: it calls wait_for_earlier_kernels()
+/// before it touches memory. note: where it runs from PTX of an older architecture that call is not in it,
+/// and it begins when they are done, as ever.
+template <class Call>
+cudaError_t launch(void (*kernel)(Call), dim3 blocks, unsigned threads, std::size_t shared_bytes,
+                   void* stream, const Call& call) {
+  constexpr int kLeastPtx = 90;
+  cudaFuncAttributes built;
+  if (const cudaError_t error = cudaFuncGetAttributes(&built, kernel); error != cudaSuccess) return error;
+  cudaLaunchAttribute overlaps{};
+  overlaps.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlaps.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks, config.blockDim = dim3(threads), config.dynamicSmemBytes = shared_bytes;
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &overlaps, config.numAttrs = built.ptxVersion >= kLeastPtx ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, call);
+}
+
+}  // namespace octet::cuda::runtime
