@@ -11,6 +11,7 @@
 #include "accuracy/protocols.h"
 #include "accuracy/report.h"
 #include "accuracy/robustness.h"
+#include "bench/gpu_rows.h"
 
 namespace octet::tool {
 namespace {
@@ -181,7 +182,10 @@ TEST(Report, CommittedPagesAreThoseOfTheCommittedMeasurements) {
   ASSERT_TRUE(measured.ok()) << measured.status().message();
   ASSERT_FALSE(measured.value().parts().empty());
   EXPECT_EQ(text_of("docs/accuracy.md"), accuracy_page(measured.value()));
-  EXPECT_EQ(text_of("docs/claims.md"), claims_page(measured.value()));
+  Result<Json> on_gpu = load_gpu_document(std::string(OCTET_SOURCE_DIR) + "/results/device/gpu-suite.json");
+  ASSERT_TRUE(on_gpu.ok()) << on_gpu.status().message();
+  EXPECT_EQ(text_of("docs/claims.md"),
+            claims_page(measured.value(), paper_figures_of(GpuRun(on_gpu.value()))));
 }
 
 }  // namespace

@@ -25,6 +25,8 @@ void add_suite(Arguments& command, SuiteOptions& options) {
   command.option("--output-dir", "DIR", options.output_dir,
                  "Where the suite keeps a JSON file for each part");
   command.option("--docs-dir", "DIR", options.docs_dir, "Where accuracy.md and claims.md go [nowhere]");
+  command.option("--gpu-results", "FILE", options.gpu_results,
+                 "What scripts/bench-gpu wrote, for the claims that are about GPUs [they stay open]");
   command.option("--commit", "HASH", options.commit, "Recorded with the suite's results");
   command.option("--seeds", "N", options.size.seeds, "Seeds that the suite pools at most")
       .range(1, 1000)

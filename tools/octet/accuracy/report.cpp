@@ -217,7 +217,7 @@ std::string accuracy_page(const Measurements& m) {
   return page;
 }
 
-std::string claims_page(const Measurements& m) {
+std::string claims_page(const Measurements& m, const std::vector<PaperFigure>& on_gpu) {
   Table table({{"#"},
                {"claim", Align::left},
                {"paper", Align::left},
@@ -226,6 +226,13 @@ std::string claims_page(const Measurements& m) {
                {"measured by, or waiting for", Align::left}});
   for (const Claim& c : claims_of(m)) {
     const bool open = c.verdict == "open";
+    const auto figure = std::find_if(on_gpu.begin(), on_gpu.end(),
+                                     [&](const PaperFigure& f) { return f.number == c.number; });
+    if (open && figure != on_gpu.end()) {
+      table.add({fmt::format("{}", c.number), c.claim, c.paper, figure->ours, figure->verdict,
+                 "`scripts/bench-gpu`"});
+      continue;
+    }
     table.add({fmt::format("{}", c.number), c.claim, c.paper, open ? "–" : c.ours, c.verdict,
                open ? c.command : "`" + c.command + "`"});
   }
@@ -236,7 +243,8 @@ std::string claims_page(const Measurements& m) {
       "58), the\n"
       "appendix on exponentials by table (59 – 62), and what belongs to them (63 – 68). \"octet\" is what "
       "this project\n"
-      "measures; protocols stand in [accuracy.md](accuracy.md). Open rows wait for what their last column "
+      "measures; protocols stand in [accuracy.md](accuracy.md), those of GPUs in "
+      "[benchmarks.md](benchmarks.md). Open rows wait for what their last column "
       "names.\n\n"
       "{}",
       kGenerated, table.markdown());

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "accuracy/measurements.h"
+#include "bench/gpu_papers.h"
 
 namespace octet::tool {
 
@@ -10,7 +11,8 @@ namespace octet::tool {
 /// and the papers' accuracy claims.
 std::string accuracy_page(const Measurements& measured);
 
-/// One row for each of the 68 claims of the papers.
-std::string claims_page(const Measurements& measured);
+/// One row for each of the 68 claims of the papers. on_gpu: those that a run of the GPU suites answers, which
+/// are open otherwise.
+std::string claims_page(const Measurements& measured, const std::vector<PaperFigure>& on_gpu);
 
 }  // namespace octet::tool

@@ -13,6 +13,7 @@
 #include "accuracy/part.h"
 #include "accuracy/report.h"
 #include "accuracy/robustness.h"
+#include "bench/gpu_rows.h"
 #include "common/sentence.h"
 #include "io/atomic_file.h"
 
@@ -103,7 +104,13 @@ Status write_pages(const SuiteOptions& options) {
   if (!measured.ok()) return measured.status();
   const std::filesystem::path docs(options.docs_dir);
   if (Status s = write_text(docs / "accuracy.md", accuracy_page(measured.value())); !s.ok()) return s;
-  return write_text(docs / "claims.md", claims_page(measured.value()));
+  std::vector<PaperFigure> on_gpu;
+  if (!options.gpu_results.empty()) {
+    Result<Json> document = load_gpu_document(options.gpu_results);
+    if (!document.ok()) return document.status();
+    on_gpu = paper_figures_of(GpuRun(document.value()));
+  }
+  return write_text(docs / "claims.md", claims_page(measured.value(), on_gpu));
 }
 
 }  // namespace

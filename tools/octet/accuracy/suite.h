@@ -10,6 +10,7 @@ struct SuiteOptions {
   std::string suite;               ///< one of suite_choices()
   std::string output_dir;          ///< of one JSON file a part
   std::string docs_dir;            ///< of the pages; empty: none are written
+  std::string gpu_results;         ///< what scripts/bench-gpu wrote; empty: the claims on GPUs stay open
   std::string commit = "unknown";  ///< recorded in the JSON: what was measured
   std::string capture;             ///< the safetensors file of real Q, K and V; empty: that part is left out
   SuiteSize size;

@@ -14,6 +14,7 @@ struct CpuVariant {
   const char* label;  ///< as in tables and --schemes: "int8, K per block" is int8_kblock
   Scheme scheme;
   bool k_per_block = false, v_per_channel = false;
+  SchemeOptions options{};
 };
 const std::vector<CpuVariant>& cpu_variants();
 

@@ -105,7 +105,7 @@ void add_energy(const GpuRun& run, std::vector<CpuBar>& bars) {
   constexpr const char* kWorkload = "A2-b8";
   double least = std::nan("");
   std::string which;
-  for (const char* scheme : {"int8", "int8_full", "integer", "qflash"}) {
+  for (const char* scheme : {"int8", "int8_uniform", "int8_full", "integer", "qflash"}) {
     const double joules = number(run.find(kWorkload, scheme), "joules_per_call");
     if (!std::isfinite(joules) || joules >= least) continue;
     least = joules, which = fmt::format(" (best: {})", scheme);

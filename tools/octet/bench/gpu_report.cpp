@@ -7,6 +7,7 @@
 #include <map>
 
 #include "bench/gpu_bars.h"
+#include "bench/gpu_papers.h"
 #include "bench/gpu_runs.h"
 #include "common/format.h"
 #include "common/table.h"
@@ -38,6 +39,8 @@ struct Group {
 constexpr Group kGroups[] = {
     {"A1 to A7, batch 1", [](const std::string& w) { return w.ends_with("-b1"); }},
     {"A1 to A7, batch 8", [](const std::string& w) { return w.ends_with("-b8"); }},
+    {"A2, batch 1024: the steps of QFlash's ablation, and exponentials in one kernel",
+     [](const std::string& w) { return w == "A2-b1024"; }},
     {"INT-FlashAttention's protocol", [](const std::string& w) { return w.starts_with("h32-"); }},
     {"16k tokens, hidden size 2048",
      [](const std::string& w) { return w.starts_with("d") && !w.ends_with("-causal"); }},
@@ -63,6 +66,20 @@ std::string gpu_provenance(const Json& d) {
 std::string gpu_bars_table(const GpuRun& run) {
   Table table({{"bar", Align::left}, {"asks for"}, {"measured"}, {"", Align::left}});
   for (const CpuBar& bar : gpu_bars_of(run)) table.add({bar.what, bar.threshold, bar.measured, bar.verdict});
+  return table.markdown();
+}
+
+std::string gpu_papers_table(const GpuRun& run) {
+  const std::vector<PaperFigure> figures = paper_figures_of(run);
+  if (figures.empty()) return "This run has none of their shapes whole.\n";
+  Table table({{"#"},
+               {"claim", Align::left},
+               {"protocol", Align::left},
+               {"paper", Align::left},
+               {"octet", Align::left},
+               {"verdict", Align::left}});
+  for (const PaperFigure& f : figures)
+    table.add({fmt::format("{}", f.number), f.claim, f.protocol, f.paper, f.ours, f.verdict});
   return table.markdown();
 }
 
@@ -238,6 +255,8 @@ std::string gpu_section(const Json& document) {
   const GpuRun run(document);
   std::string page = fmt::format("\n## {}\n\n", text(document, "gpu")) + kGpuIntroduction;
   page += gpu_provenance(document) + "### Bars on this GPU\n\n" + gpu_bars_table(run);
+  page += "\n### The papers' experiments\n\nNumbers are those of [claims.md](claims.md).\n\n" +
+          gpu_papers_table(run);
   std::string details;
   for (const Group& group : kGroups) {
     std::vector<std::string> workloads;

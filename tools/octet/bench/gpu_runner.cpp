@@ -92,6 +92,7 @@ Result<GpuRunner> GpuRunner::prepare(const CpuVariant& variant, const CpuWorkloa
   desc.mask = workload.mask, desc.output = counted ? DType::bf16 : DType::f16;
   if (variant.k_per_block) desc.recipe.k = Granularity::block;
   if (variant.v_per_channel) desc.recipe.v = Granularity::channel;
+  desc.options = variant.options;
   Operands operands;
   if (!counted) {  // the recipe belongs to the problem, whatever computes it: any plan knows it
     Result<AttentionPlan> on_host = AttentionPlan::create(desc);

@@ -15,6 +15,7 @@
 #include "common/progress.h"
 #include "common/recipe_text.h"
 #include "common/sentence.h"
+#include "common/text.h"
 #include "io/host_tensor.h"
 
 namespace octet::tool {
@@ -35,6 +36,7 @@ const std::vector<CpuVariant>& known_variants() {
         {"int8_fp8", Scheme::int8_fp8},
         {"int4", Scheme::int4},
         {"int8_uniform", Scheme::int8, true, true},
+        {"qflash_division", Scheme::qflash, false, false, {.quotient = SchemeOptions::Quotient::divide}},
     };
     for (const CpuVariant& v : cpu_variants()) {
       const auto same = [&](const CpuVariant& other) { return std::string_view(v.label) == other.label; };
@@ -46,19 +48,31 @@ const std::vector<CpuVariant>& known_variants() {
   return all;
 }
 
-Result<std::vector<const CpuVariant*>> chosen_variants(const std::vector<std::string>& names) {
-  std::vector<const CpuVariant*> chosen;
-  for (const std::string& name : names.empty() ? usual_gpu_variants() : names) {
-    const auto found = std::find_if(known_variants().begin(), known_variants().end(),
-                                    [&](const CpuVariant& v) { return name == v.label; });
-    if (found == known_variants().end()) {
-      std::string known;
-      for (const std::string& label : all_gpu_variants()) known += (known.empty() ? "" : ", ") + label;
-      return broken("--schemes", in_quotes(name), "the suite has none of this name", "choose from " + known);
-    }
-    chosen.push_back(&*found);
+const CpuVariant* known_variant(std::string_view name) {
+  const auto found = std::find_if(known_variants().begin(), known_variants().end(),
+                                  [&](const CpuVariant& v) { return name == v.label; });
+  return found == known_variants().end() ? nullptr : &*found;
+}
+
+/// The variants of a workload: those that were asked for, or the usual ones and the workload's own.
+using Variants = std::vector<const CpuVariant*>;
+Variants variants_of(const GpuWorkload& workload, const std::vector<std::string>& asked) {
+  Variants variants;
+  std::vector<std::string> names = asked.empty() ? usual_gpu_variants() : asked;
+  if (asked.empty())
+    for (const std::string& name : split(workload.more_schemes, ',')) names.push_back(name);
+  for (const std::string& name : names) variants.push_back(known_variant(name));
+  return variants;
+}
+
+Status check_variants(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (known_variant(name)) continue;
+    std::string known;
+    for (const std::string& label : all_gpu_variants()) known += (known.empty() ? "" : ", ") + label;
+    return broken("--schemes", in_quotes(name), "the suite has none of this name", "choose from " + known);
   }
-  return chosen;
+  return {};
 }
 
 struct MmaPeaks {
@@ -100,8 +114,7 @@ class GpuSuite {
         peaks_(peaks),
         threads_(options.threads) {}
 
-  Status measure(const GpuWorkload& workload, const std::vector<const CpuVariant*>& chosen, bool weighed,
-                 Progress& progress) {
+  Status measure(const GpuWorkload& workload, const Variants& chosen, bool weighed, Progress& progress) {
     const CpuWorkload& w = workload.shape;
     Result<CpuInputs> inputs = draw_bf16_inputs(w, options_.seed, threads_);
     if (!inputs.ok()) return inputs.status();
@@ -211,18 +224,16 @@ Json peaks_json(const MmaPeaks& peaks) {
 /// The names that were asked for, before anything is measured.
 struct GpuWork {
   std::vector<const GpuWorkload*> workloads;
-  std::vector<const CpuVariant*> variants;
   std::vector<std::string> weighed;
 };
 Result<GpuWork> gpu_work_of(const GpuSuiteOptions& options) {
   Result<std::vector<const GpuWorkload*>> workloads = chosen_gpu_workloads(options.suite, options.workloads);
   if (!workloads.ok()) return workloads.status();
-  Result<std::vector<const CpuVariant*>> chosen = chosen_variants(options.variants);
-  if (!chosen.ok()) return chosen.status();
+  if (Status s = check_variants(options.variants); !s.ok()) return s;
   Result<std::vector<std::string>> weighed = weighed_workloads(workloads.value(), options.energy);
   if (!weighed.ok()) return weighed.status();
   if (options.energy_seconds == 0) weighed.value().clear();
-  return GpuWork{workloads.take(), chosen.take(), weighed.take()};
+  return GpuWork{workloads.take(), weighed.take()};
 }
 
 }  // namespace
@@ -283,11 +294,13 @@ Result<Json> run_gpu_suite(const GpuSuiteOptions& options) {
   const std::vector<std::string>& weighed = work.value().weighed;
   GpuSuite suite(options, device.take(), stream.take(), nvml.ok() ? std::optional(nvml.take()) : std::nullopt,
                  peaks.value());
-  Progress progress("measuring", static_cast<std::int64_t>(2 * work.value().workloads.size() *
-                                                           work.value().variants.size()));
+  std::size_t rows = 0;
+  for (const GpuWorkload* w : work.value().workloads) rows += 2 * variants_of(*w, options.variants).size();
+  Progress progress("measuring", static_cast<std::int64_t>(rows));
   for (const GpuWorkload* w : work.value().workloads) {
     const bool is_weighed = std::find(weighed.begin(), weighed.end(), w->shape.name) != weighed.end();
-    if (Status s = suite.measure(*w, work.value().variants, is_weighed, progress); !s.ok()) return s;
+    if (Status s = suite.measure(*w, variants_of(*w, options.variants), is_weighed, progress); !s.ok())
+      return s;
   }
   document["seconds"] =
       std::round(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());

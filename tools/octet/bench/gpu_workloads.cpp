@@ -11,11 +11,18 @@
 namespace octet::tool {
 namespace {
 
-constexpr GpuWorkload vit(const char* name, std::int64_t batch, std::int64_t heads, bool weighed = false) {
-  return {"vit", {name, Kind::vision, batch, heads, heads, 197, 197, 64}, weighed};
+/// QAttn's mixed kernel is in QFlash's figure 3, whose batch is 8.
+constexpr const char* kFigure3 = "qattn";
+/// QFlash's ablation, its two quotients, and exponentials by the unit, by lines and by a table.
+constexpr const char* kAblation = "int8_shift,int8_lut,qattn,qflash_division";
+
+constexpr GpuWorkload vit(const char* name, std::int64_t batch, std::int64_t heads, bool weighed = false,
+                          const char* more_schemes = "") {
+  return {"vit", {name, Kind::vision, batch, heads, heads, 197, 197, 64}, weighed, more_schemes};
 }
-constexpr GpuWorkload swin(const char* name, std::int64_t windows, std::int64_t heads, bool weighed = false) {
-  return {"vit", {name, Kind::vision, windows, heads, heads, 49, 49, 32}, weighed};
+constexpr GpuWorkload swin(const char* name, std::int64_t windows, std::int64_t heads, bool weighed = false,
+                           const char* more_schemes = "") {
+  return {"vit", {name, Kind::vision, windows, heads, heads, 49, 49, 32}, weighed, more_schemes};
 }
 constexpr GpuWorkload protocol(const char* name, std::int64_t tokens, bool weighed = false) {
   return {"llm-prefill", {name, Kind::prefill, 4, 32, 32, tokens, tokens, 64}, weighed};
@@ -37,13 +44,14 @@ constexpr GpuWorkload kGpuWorkloads[] = {
     swin("A5-b1", 16, 6),
     swin("A6-b1", 4, 12),
     swin("A7-b1", 1, 24),
-    vit("A1-b8", 8, 3),
-    vit("A2-b8", 8, 6, true),
-    vit("A3-b8", 8, 12),
-    swin("A4-b8", 8 * 64, 3),
-    swin("A5-b8", 8 * 16, 6),
-    swin("A6-b8", 8 * 4, 12),
-    swin("A7-b8", 8, 24, true),
+    vit("A1-b8", 8, 3, false, kFigure3),
+    vit("A2-b8", 8, 6, true, kFigure3),
+    vit("A3-b8", 8, 12, false, kFigure3),
+    swin("A4-b8", 8 * 64, 3, false, kFigure3),
+    swin("A5-b8", 8 * 16, 6, false, kFigure3),
+    swin("A6-b8", 8 * 4, 12, false, kFigure3),
+    swin("A7-b8", 8, 24, true, kFigure3),
+    vit("A2-b1024", 1024, 6, false, kAblation),
     protocol("h32-1k", 1024),
     protocol("h32-2k", 2048),
     protocol("h32-4k", 4096),
