@@ -14,7 +14,15 @@ Status attend_packed(const AttentionDesc& desc, const AttentionArgs&) {
   return {Code::unsupported, refusal(desc)};
 }
 
-// The quantiser: no plan of this library computes on a device, so none of these is called.
+// No plan of this library computes on a device, so none of these is called.
+std::vector<Cut> cuts_of(const AttentionDesc&) { return {}; }
+std::int64_t workspace_bytes(const AttentionDesc&, const Cut&) { return 0; }
+Status pack(const AttentionDesc& desc, const AttentionArgs& args, const Cut&) { return pack(desc, args); }
+Status attend_packed(const AttentionDesc& desc, const AttentionArgs& args, const Cut&) {
+  return attend_packed(desc, args);
+}
+
+// The quantiser: the same.
 namespace {
 Status absent() { return {Code::unsupported, refusal({})}; }
 }  // namespace

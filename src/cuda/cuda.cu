@@ -59,9 +59,9 @@ struct Layout {
   std::int64_t k = 0, v = 0, keys = 0, blocks = 0, channels = 0, table = 0, bytes = 0, blocks_per_head = 0;
 };
 
-Layout layout_of(const AttentionDesc& d) {
+Layout layout_of(const AttentionDesc& d, int tile_index) {
   const mma::Kernels& kernels = kernels_for(d);
-  const mma::Tile tile = mma::kTileTable[tile_of(d)];
+  const mma::Tile tile = mma::kTileTable[tile_index];
   Layout at;
   at.blocks_per_head = groups_of(d, d.tokens_k, d.key_block);
   const std::int64_t blocks = d.heads_kv * at.blocks_per_head;
@@ -108,10 +108,10 @@ bool reads_k(const TensorView& k, const mma::Kernels& kernels, const mma::Tile& 
   return true;
 }
 
-Call call_of(const AttentionDesc& d, const AttentionArgs& args) {
+Call call_of(const AttentionDesc& d, const AttentionArgs& args, int tile_index) {
   const mma::Kernels& kernels = kernels_for(d);
-  const mma::Tile tile = mma::kTileTable[tile_of(d)];
-  const Layout at = layout_of(d);
+  const mma::Tile tile = mma::kTileTable[tile_index];
+  const Layout at = layout_of(d, tile_index);
   auto* workspace = static_cast<std::byte*>(args.workspace);
   Call call;
   call.prepare.softmax_scale = d.softmax_scale;
@@ -164,17 +164,22 @@ Status launched(int error, const char* what) {
                               cudaGetErrorString(static_cast<cudaError_t>(error))};
 }
 
-/// Warps of a block of threads, which share what they copy of K and V: as many as there may be, but two where
-/// a processor then has up to three blocks of those, for the work is then shared out more evenly (8 x 6 x 197
-/// x 64 on an H200: 8.3 instead of 8.6 us, of one warp 8.7); fewer where more do not fit the shared memory.
-std::int32_t warps_for(const AttentionDesc& d, const mma::Kernels& kernels) {
-  const std::int64_t processors = runtime::processors(), shared = runtime::shared_bytes();
+bool fits(const AttentionDesc& d, const Cut& cut) {
+  return kernels_for(d).shared_bytes(cut.tile, cut.warps) <= runtime::shared_bytes();
+}
+
+/// The smallest tile that holds the problem. Warps of a block of threads share what they copy of K and V: as
+/// many as there may be, but two where a processor then has up to three blocks of those, for the work is then
+/// shared out more evenly (8 x 6 x 197 x 64 on an H200: 8.3 instead of 8.6 us, of one warp 8.7); fewer where
+/// more do not fit the shared memory. bench/cuda_tiles.cpp measures the others (docs/cuda.md).
+Cut usual_cut(const AttentionDesc& d) {
   constexpr std::int32_t kFew = 2;
   constexpr std::int64_t kFewBlocks = 3;
-  std::int32_t warps = mma::kMostWarps;
-  if (groups_of(d, d.tokens_q, kFew * mma::kRowsAWarp) * d.heads_q <= kFewBlocks * processors) warps = kFew;
-  while (warps > 1 && kernels.shared_bytes(tile_of(d), warps) > shared) warps /= 2;
-  return warps;
+  Cut cut{tile_of(d), mma::kMostWarps};
+  if (groups_of(d, d.tokens_q, kFew * mma::kRowsAWarp) * d.heads_q <= kFewBlocks * runtime::processors())
+    cut.warps = kFew;
+  while (cut.warps > 1 && !fits(d, cut)) cut.warps /= 2;
+  return cut;
 }
 
 }  // namespace
@@ -198,11 +203,25 @@ std::string refusal(const AttentionDesc& d) {
   return {};
 }
 
-std::int64_t workspace_bytes(const AttentionDesc& d) { return layout_of(d).bytes; }
+std::vector<Cut> cuts_of(const AttentionDesc& d) {
+  std::vector<Cut> cuts{usual_cut(d)};
+  const mma::Tile least = mma::kTileTable[tile_of(d)];
+  for (std::int32_t tile = 0; tile < mma::kTileCount; ++tile) {
+    if (mma::kTileTable[tile].head_dim < least.head_dim || mma::kTileTable[tile].keys < least.keys) continue;
+    for (std::int32_t warps = mma::kMostWarps; warps >= 1; warps /= 2) {
+      const bool is_first = tile == cuts[0].tile && warps == cuts[0].warps;
+      if (!is_first && fits(d, {tile, warps})) cuts.push_back({tile, warps});
+    }
+  }
+  return cuts;
+}
 
-Status pack(const AttentionDesc& d, const AttentionArgs& args) {
+std::int64_t workspace_bytes(const AttentionDesc& d, const Cut& cut) { return layout_of(d, cut.tile).bytes; }
+std::int64_t workspace_bytes(const AttentionDesc& d) { return layout_of(d, tile_of(d)).bytes; }
+
+Status pack(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
   const mma::Kernels& kernels = kernels_for(d);
-  const Call call = call_of(d, args);
+  const Call call = call_of(d, args, cut.tile);
   if (kernels.table_entries) {
     std::vector<float> table(static_cast<std::size_t>(kernels.table_entries(d.options)));
     kernels.fill_table(d.options, table.data());
@@ -210,17 +229,21 @@ Status pack(const AttentionDesc& d, const AttentionArgs& args) {
   }
   if (d.tokens_k == 0) return {};
   const mma::Grid grid{call.packed.blocks_per_head, static_cast<std::int32_t>(d.heads_kv)};
-  return launched(kernels.pack(call, tile_of(d), grid, args.stream), "packing");
+  return launched(kernels.pack(call, cut.tile, grid, args.stream), "packing");
 }
+Status pack(const AttentionDesc& d, const AttentionArgs& args) { return pack(d, args, usual_cut(d)); }
 
-Status attend_packed(const AttentionDesc& d, const AttentionArgs& args) {
+Status attend_packed(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
   const mma::Kernels& kernels = kernels_for(d);
-  const Call call = call_of(d, args);
+  const Call call = call_of(d, args, cut.tile);
   mma::Grid grid;
-  grid.warps = warps_for(d, kernels);
+  grid.warps = cut.warps;
   grid.groups = static_cast<std::int32_t>(groups_of(d, d.tokens_q, grid.warps * mma::kRowsAWarp));
   grid.heads = static_cast<std::int32_t>(d.heads_q);
-  return launched(kernels.attend(call, tile_of(d), grid, args.stream), "attention");
+  return launched(kernels.attend(call, cut.tile, grid, args.stream), "attention");
+}
+Status attend_packed(const AttentionDesc& d, const AttentionArgs& args) {
+  return attend_packed(d, args, usual_cut(d));
 }
 
 Status attend(const AttentionDesc& d, const AttentionArgs& args) {

@@ -1,7 +1,9 @@
 // The CUDA backend: fused attention on tensors in device memory. No CUDA header, so that the layers above are
 // compiled by any compiler.
 #pragma once
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "octet/status.hpp"
 #include "octet/types.hpp"
@@ -22,5 +24,19 @@ Status attend(const AttentionDesc& desc, const AttentionArgs& args);
 /// The two halves of attend(): packed keys serve any number of calls with the same k, v and workspace.
 Status pack(const AttentionDesc& desc, const AttentionArgs& args);
 Status attend_packed(const AttentionDesc& desc, const AttentionArgs& args);
+
+/// How the kernels cut a problem: a row of their table of tiles (mma/tile.h), and warps of a block of
+/// threads.
+struct Cut {
+  std::int32_t tile = 0, warps = 1;
+};
+/// Those that hold a problem that is not refused, and fit the current device; attend() takes the first.
+std::vector<Cut> cuts_of(const AttentionDesc& desc);
+
+/// The same by one of these, for who measures them (bench/cuda_tiles.cpp). What was packed by a tile serves
+/// its cuts alone.
+std::int64_t workspace_bytes(const AttentionDesc& desc, const Cut& cut);
+Status pack(const AttentionDesc& desc, const AttentionArgs& args, const Cut& cut);
+Status attend_packed(const AttentionDesc& desc, const AttentionArgs& args, const Cut& cut);
 
 }  // namespace octet::cuda

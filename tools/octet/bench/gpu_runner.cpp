@@ -105,7 +105,7 @@ Result<GpuRunner> GpuRunner::prepare(const CpuVariant& variant, const CpuWorkloa
   Result<AttentionPlan> plan = AttentionPlan::create(desc);
   if (!plan.ok()) return plan.status();
   GpuRunner runner(plan.take());
-  runner.packed_ = !counted, runner.args_.stream = stream.handle();
+  runner.desc_ = desc, runner.packed_ = !counted, runner.args_.stream = stream.handle();
   if (counted) {
     runner.args_.q.codes = device.q_view, runner.args_.k.codes = device.k_view;
     runner.args_.v.codes = device.v_view;

@@ -29,6 +29,8 @@ class GpuRunner {
 
   Status call() const { return packed_ ? plan_.run_packed(args_) : plan_.run(args_); }
   const AttentionPlan& plan() const { return plan_; }
+  const AttentionDesc& desc() const { return desc_; }
+  const AttentionArgs& args() const { return args_; }
   DType output_dtype() const { return args_.o.dtype; }
   Result<std::vector<std::byte>> download_output() const;
 
@@ -38,6 +40,7 @@ class GpuRunner {
   Status place_output(const CpuWorkload& workload, DType dtype);
 
   AttentionPlan plan_;
+  AttentionDesc desc_;
   AttentionArgs args_;
   bool packed_ = false;
   std::vector<gpu::Memory> memory_;  ///< of codes, output and workspace; the output's is at output_

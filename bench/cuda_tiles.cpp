@@ -1,0 +1,132 @@
+// Tiles and warps of the CUDA kernels by shape: each cut that holds a problem, timed, beside the one that the
+// library takes by itself.
+//
+//   cuda_tiles [OUTPUT.json [COMMIT]]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/gpu_inputs.h"
+#include "bench/gpu_runner.h"
+#include "common/format.h"
+#include "common/progress.h"
+#include "common/table.h"
+#include "common/text.h"
+#include "cuda/cuda.h"
+#include "cuda/mma/tile.h"
+#include "io/atomic_file.h"
+
+namespace octet::tool {
+namespace {
+
+constexpr CpuVariant kVariants[] = {{"int8_uniform", Scheme::int8, true, true},
+                                    {"int8", Scheme::int8},
+                                    {"integer", Scheme::integer},
+                                    {"f16", Scheme::f16}};
+/// Shapes of models, and dims between the table's.
+constexpr CpuWorkload kShapes[] = {
+    {"A1-b1", Kind::vision, 1, 3, 3, 197, 197, 64},
+    {"A1-b8", Kind::vision, 8, 3, 3, 197, 197, 64},
+    {"A2-b8", Kind::vision, 8, 6, 6, 197, 197, 64},
+    {"A3-b8", Kind::vision, 8, 12, 12, 197, 197, 64},
+    {"A4-b1", Kind::vision, 64, 3, 3, 49, 49, 32},
+    {"A4-b8", Kind::vision, 512, 3, 3, 49, 49, 32},
+    {"64 keys", Kind::vision, 8, 12, 12, 64, 64, 64},
+    {"d48", Kind::vision, 8, 12, 12, 197, 197, 48},
+    {"d64-1k", Kind::prefill, 1, 32, 32, 1024, 1024, 64},
+    {"d64-4k", Kind::prefill, 1, 32, 32, 4096, 4096, 64},
+    {"d80-4k", Kind::prefill, 1, 16, 16, 4096, 4096, 80},
+    {"d128-1k", Kind::prefill, 1, 16, 16, 1024, 1024, 128},
+    {"d128-4k", Kind::prefill, 1, 16, 16, 4096, 4096, 128},
+    {"d256-4k", Kind::prefill, 1, 8, 8, 4096, 4096, 256},
+};
+
+struct Row {
+  cuda::Cut cut;
+  double us = 0;
+};
+
+Result<std::vector<Row>> rows_of(const GpuRunner& runner, const gpu::Stream& stream) {
+  const AttentionDesc& desc = runner.desc();
+  std::vector<Row> rows;
+  for (const cuda::Cut& cut : cuda::cuts_of(desc)) {
+    Result<gpu::Memory> workspace = gpu::Memory::allocate(cuda::workspace_bytes(desc, cut));
+    if (!workspace.ok()) return workspace.status();
+    AttentionArgs args = runner.args();
+    args.workspace = workspace.value().data(), args.workspace_bytes = workspace.value().bytes();
+    if (Status s = cuda::pack(desc, args, cut); !s.ok()) return s;
+    Result<GpuTiming> timing = time_on_gpu(stream, [&] { return cuda::attend_packed(desc, args, cut); });
+    if (!timing.ok()) return timing.status();
+    rows.push_back({cut, 1e6 * timing.value().seconds});
+  }
+  return rows;
+}
+
+std::string text_of(const cuda::Cut& cut) {
+  const cuda::mma::Tile& tile = cuda::mma::kTileTable[cut.tile];
+  return fmt::format("{} x {}, {}", tile.keys, tile.head_dim, cut.warps);
+}
+
+Status run(const std::string& output, const std::string& commit) {
+  Result<gpu::DeviceInfo> device = gpu::find_device();
+  if (!device.ok()) return device.status();
+  Result<gpu::Stream> stream = gpu::Stream::create();
+  if (!stream.ok()) return stream.status();
+  Threads threads(0);
+  Json rows = Json::array();
+  Table table({{"shape", Align::left},
+               {"scheme", Align::left},
+               {"taken: keys x dim, warps", Align::left},
+               {"us"},
+               {"best", Align::left},
+               {"us"},
+               {"taken over best"}});
+  Progress progress("measuring", static_cast<std::int64_t>(std::size(kShapes) * std::size(kVariants)));
+  for (const CpuWorkload& shape : kShapes) {
+    Result<CpuInputs> inputs = draw_bf16_inputs(shape, 1, threads);
+    if (!inputs.ok()) return inputs.status();
+    Result<DeviceInputs> device_inputs = upload_inputs(inputs.value(), threads);
+    if (!device_inputs.ok()) return device_inputs.status();
+    for (const CpuVariant& variant : kVariants) {
+      progress.advance(1, fmt::format("{} {}", shape.name, variant.label));
+      Result<GpuRunner> runner = GpuRunner::prepare(variant, shape, Quantisation::excluded, inputs.value(),
+                                                    device_inputs.value(), stream.value(), threads);
+      if (!runner.ok()) return runner.status();
+      Result<std::vector<Row>> cuts = rows_of(runner.value(), stream.value());
+      if (!cuts.ok()) return cuts.status();
+      const Row& taken = cuts.value().front();
+      const Row& best = *std::min_element(cuts.value().begin(), cuts.value().end(),
+                                          [](const Row& a, const Row& b) { return a.us < b.us; });
+      table.add({shape_of(shape), variant.label, text_of(taken.cut), significant(taken.us), text_of(best.cut),
+                 significant(best.us), fmt::format("{:.2f}", taken.us / best.us)});
+      for (const Row& row : cuts.value())
+        rows.push_back({{"workload", shape.name},
+                        {"shape", shape_of(shape)},
+                        {"scheme", variant.label},
+                        {"keys", cuda::mma::kTileTable[row.cut.tile].keys},
+                        {"head_dim", cuda::mma::kTileTable[row.cut.tile].head_dim},
+                        {"warps", row.cut.warps},
+                        {"us", row.us},
+                        {"taken", &row == &taken}});
+    }
+  }
+  std::fputs(table.text().c_str(), stdout);
+  if (output.empty()) return {};
+  const Json document = {
+      {"command", "cuda_tiles"}, {"commit", commit}, {"gpu", device.value().name}, {"rows", std::move(rows)}};
+  const std::string text = document.dump(1) + "\n";
+  return write_file_atomically(output, std::as_bytes(std::span(text)));
+}
+
+}  // namespace
+}  // namespace octet::tool
+
+int main(int argc, char** argv) {
+  const octet::Status status = octet::tool::run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "unknown");
+  if (!status.ok()) fmt::print(stderr, "cuda_tiles: {}\n", status.message());
+  return status.ok() ? 0 : 1;
+}
