@@ -49,17 +49,32 @@ struct Hidden {
   __device__ __forceinline__ bool at(int tile, int e) const { return (bits >> (tile * 4 + e) & 1) != 0; }
 };
 
+/// Bits of the tiles before number n, four each, and one of each.
+__device__ __forceinline__ std::uint64_t tiles_before(int n) {
+  return n >= 16 ? ~std::uint64_t{0} : (std::uint64_t{1} << (4 * max(n, 0))) - 1;
+}
+inline constexpr std::uint64_t kOneATile = 0x1111111111111111;
+
+/// Bits of the keys behind the block's end, of which there are `keys`: the same for all rows.
+template <int kTiles>
+__device__ __forceinline__ Hidden hidden_by_end(std::int32_t keys) {
+  static_assert(kTiles <= 16, "one bit a number of a fragment says whether its key is hidden");
+  std::uint64_t visible = 0;
+#pragma unroll
+  for (int c = 0; c < 2; ++c) {
+    // The lane's columns are 8 i + column: those that there are end before tile ceil((keys - column) / 8).
+    const int column = static_cast<int>(threadIdx.x % 4) * 2 + c;
+    visible |= (tiles_before((keys - column + 7) >> 3) & kOneATile) << c;
+  }
+  return {~(visible | visible << 2)};
+}
+
 /// Bits of the keys that causality, a window or the block's end hide; says which rows see one. The block's
 /// keys are numbers begin ... begin + keys - 1 of the sequence.
 template <class S, int kTiles>
 __device__ __forceinline__ Hidden hidden_by_range(const Visibility& visibility, std::int32_t begin,
                                                   std::int32_t keys, LaneRow<S> (&rows)[kRowsALane]) {
   static_assert(kTiles <= 16, "one bit a number of a fragment says whether its key is hidden");
-  // Tiles before number n, four bits each.
-  const auto tiles_before = [](int n) {
-    return n >= 16 ? ~std::uint64_t{0} : (std::uint64_t{1} << (4 * max(n, 0))) - 1;
-  };
-  constexpr std::uint64_t kOneATile = 0x1111111111111111;
   std::uint64_t visible = 0;
 #pragma unroll
   for (int r = 0; r < kRowsALane; ++r) {

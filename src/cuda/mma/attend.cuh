@@ -19,61 +19,13 @@
 #include "cuda/attn/visibility.cuh"
 #include "cuda/mma/copy_rows.cuh"
 #include "cuda/mma/products.cuh"
+#include "cuda/mma/shared_plan.cuh"
 #include "cuda/mma/tile.h"
 #include "cuda/ptx/grid.cuh"
 
 namespace octet::cuda::mma {
 
 using namespace attn;
-
-/// What a block of threads holds of the operands; q is last, of which fewer warps need less.
-template <class S, Tile kTile>
-struct SharedTiles {
-  static constexpr int kQkRow = kTile.head_dim * Element<S::kQk>::kBytes;  // bytes
-  static constexpr int kVRow = kTile.keys * Element<S::kV>::kBytes;
-  static constexpr int kBlockBytes = kTile.keys * kQkRow + kTile.head_dim * kVRow;
-  /// Two buffers, unless a block of threads would then have a processor of 99 KiB (sm_86) to itself or not
-  /// fit at all; sums of long rows lie beside them, as much again.
-  static constexpr int kMostBytes = (LongRows<S> ? 36 : 72) * 1024;
-  static constexpr int kStages = 2 * kBlockBytes <= kMostBytes ? 2 : 1;
-  using Keys = KeyArrays<typename S::Key, kTile.keys>;
-  alignas(512) std::byte k[kStages][kTile.keys * kQkRow];
-  alignas(512) std::byte v[kStages][kTile.head_dim * kVRow];
-  alignas(16) std::uint32_t keys[2][std::max(Keys::kBytes / 4, 4)];
-  alignas(16) typename S::Channel channels[2][kTile.head_dim];  ///< of key blocks
-  alignas(512) std::byte q[kMostWarps * kRowsAWarp * kQkRow];
-};
-
-/// Shared memory of a block of threads: the operands' tiles, and the rows on their way out after them; behind
-/// them what warps keep of their outputs, if anything.
-template <class S, Tile kTile>
-struct SharedPlan {
-  using Sums = typename Outputs<S, kTile.head_dim / 8>::Shared;
-
-  typename S::Channel channels[kTile.head_dim];  ///< constants of rows' ends
-  union {
-    SharedTiles<S, kTile> tiles;
-    StagedRow<kTile.head_dim> outputs[kMostWarps * kRowsAWarp];
-  };
-
-  static OCTET_HD std::size_t bytes_before_sums(int warps) {
-    const auto fewer = static_cast<std::size_t>(kMostWarps - warps) * kRowsAWarp;
-    const std::size_t operands = sizeof(tiles) - fewer * SharedTiles<S, kTile>::kQkRow;
-    const std::size_t rows = sizeof(outputs) - fewer * sizeof(outputs[0]);
-    return offsetof(SharedPlan, tiles) + (operands > rows ? operands : rows);
-  }
-  static std::size_t bytes(int warps) {
-    constexpr std::size_t kOfWarp = std::is_empty_v<Sums> ? 0 : sizeof(Sums);
-    return bytes_before_sums(warps) + static_cast<std::size_t>(warps) * kOfWarp;
-  }
-  __device__ __forceinline__ Sums& sums(int warps, int warp) {
-    static_assert(sizeof(tiles) % alignof(Sums) == 0 &&
-                      kRowsAWarp * SharedTiles<S, kTile>::kQkRow % alignof(Sums) == 0 &&
-                      sizeof(outputs[0]) % alignof(Sums) == 0,
-                  "what stands before the sums leaves them aligned");
-    return reinterpret_cast<Sums*>(reinterpret_cast<std::byte*>(this) + bytes_before_sums(warps))[warp];
-  }
-};
 
 template <class S, Tile kTile>
 class Attention {
@@ -352,7 +304,12 @@ class Attention {
     if (whole) [[likely]] {
       rows[0].sees = rows[1].sees = true;
     } else if (!has_bias) {
-      hidden = hidden_by_range<S, kTiles>(visibility, block.begin, block.keys, rows);
+      if (visibility.of_all()) {
+        rows[0].sees = rows[1].sees = true;
+        hidden = hidden_by_end<kTiles>(block.keys);
+      } else {
+        hidden = hidden_by_range<S, kTiles>(visibility, block.begin, block.keys, rows);
+      }
       if constexpr (S::kUsesRowPeak) Softmax::hide(acc, hidden);
     }
     const auto score_with = [&](const auto& bias_of) {
