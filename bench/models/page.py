@@ -282,6 +282,43 @@ def stack(document: Row) -> list[str]:
     return [*lines, *table(head, cells), ""]
 
 
+def stack_llama(document: Row) -> list[str]:
+    rows = document["rows"]
+    cells = []
+    for row in rows:
+        if row["scheme"] == PYTORCH:
+            continue
+        base = pytorch_of(rows, row)
+        cells.append(
+            [
+                str(row["tokens"]),
+                scheme_cell(row["scheme"]),
+                f"{base['ms']:.2f}",
+                f"{100 * base['attention_share']:.0f} %",
+                f"{row['ms']:.2f}",
+                f"{row['attention_speedup']:.2f} ×",
+                f"{base['speedup_if_attention_were_free']:.2f} ×",
+                f"{row['speedup']:.2f} ×",
+            ]
+        )
+    head = ["tokens", "attention", "ms, PyTorch bf16", "of which attention", "ms", "attention alone", "if it were free", "whole layer"]
+    gain = max(row["speedup"] for row in rows if row["scheme"] == "int8")
+    verdict = "faster" if gain > 1 else "slower"
+    free = max(pytorch_of(rows, row)["speedup_if_attention_were_free"] for row in rows)
+    return [
+        "### A layer of Llama on a GPU",
+        "",
+        measured_by(document).rstrip() + f" GPU: {document['gpu']}.",
+        "",
+        f"{rows[0]['shape']} (transformers' decoder layer, random weights, bf16, causal prefill, batch 1), against PyTorch's own attention, which is "
+        f"bf16 by wgmma; `int8` counts quantisation and packing. At best {gain:.2f} times as fast: octet's mma.sync kernels make such a layer "
+        f"{verdict} on this GPU; attention that cost nothing would make it {free:.2f} times as fast at the longest.",
+        "",
+        *table(head, cells),
+        "",
+    ]
+
+
 def pytorch_of(rows: Sequence[Row], row: Row) -> Row:
     return next(r for r in rows if r["scheme"] == PYTORCH and (r["shape"], r["tokens"]) == (row["shape"], row["tokens"]))
 
@@ -294,6 +331,7 @@ SECTIONS: dict[str, Callable[[Row], list[str]]] = {
     "advice-minilm-tables": advice_table,
     "costs": costs,
     "stack": stack,
+    "stack-llama": stack_llama,
 }
 NOT_MEASURED = """## Not measured here
 
@@ -305,7 +343,6 @@ NOT_MEASURED = """## Not measured here
   ```
 
   `--weights FOLDER` takes MODEL.safetensors files instead of downloads, `--limit` fewer images, `--schemes` others.
-- A decoder layer of Llama's shape on a GPU: `python bench/models/llama_layer.py` measures it where octet is built with CUDA.
 """
 
 

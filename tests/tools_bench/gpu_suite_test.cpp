@@ -20,6 +20,7 @@
 #include "bench/gpu_workloads.h"
 #include "bench/report.h"
 #include "bench/rows.h"
+#include "common/text.h"
 #include "gpu/energy.h"
 #include "gpu/gpu.h"
 
@@ -90,6 +91,15 @@ TEST(GpuWorkloads, NamesAreUniqueAndUnknownOnesAreRefusedWithThoseThatThereAre) 
   const auto refused = chosen_gpu_workloads("vit", {"h32-1k"});
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.status().message().find("A7-b8"), std::string::npos) << refused.status().message();
+}
+
+TEST(GpuWorkloads, TheSchemesOfTheirOwnAreThere) {
+  const std::vector<std::string> known = all_gpu_variants();
+  const std::set<std::string> names(known.begin(), known.end());
+  EXPECT_EQ(names.size(), known.size()) << "a name stands there twice";
+  for (const GpuWorkload& w : gpu_workloads())
+    for (const std::string& scheme : split(w.more_schemes, ','))
+      EXPECT_TRUE(names.contains(scheme)) << w.shape.name << ": " << scheme;
 }
 
 TEST(GpuWorkloads, EnergyIsOfThoseThatAreMarkedNamedOrAll) {

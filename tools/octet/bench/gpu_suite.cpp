@@ -35,6 +35,8 @@ const std::vector<CpuVariant>& known_variants() {
         {"fp8_hybrid", Scheme::fp8_hybrid},
         {"int8_fp8", Scheme::int8_fp8},
         {"int4", Scheme::int4},
+        {"int8_lut", Scheme::int8_lut},
+        {"qattn", Scheme::qattn},
         {"int8_uniform", Scheme::int8, true, true},
         {"qflash_division", Scheme::qflash, false, false, {.quotient = SchemeOptions::Quotient::divide}},
     };
