@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the file fuzzers: the golden files of tests/data/io, and small files that reach each rule."""
+"""Writes the seeds of the fuzzers: for files the golden ones of tests/data/io and small ones that reach each rule, for caches one life a scheme."""
 import pathlib
 import struct
 
@@ -39,7 +39,21 @@ NPY = {
 }
 
 
+SCHEMES = ["int8", "int8_shift", "int4", "int8_full", "int8_half", "int8_fp8", "integer", "qflash", "f32", "f16", "bf16"]  # as fuzz_kv_cache.cpp has them
+
+
+def life(scheme, anchored):
+    """A problem of two heads of keys, and appends, calls and truncations, two of them refused."""
+    problem = [SCHEMES.index(scheme), 1, 1, 150, 2, 31, 1, 1, anchored, anchored, 1, 1]
+    return bytes(problem + [0, 20, 0, 0, 3, 1, 37, 0, 1, 3, 2, 11, 3, 0, 50, 0, 0, 3, 2, 200, 2, 1, 0, 5, 0, 0, 3])
+
+
 def main():
+    caches = HERE / "corpus" / "fuzz_kv_cache"
+    caches.mkdir(parents=True, exist_ok=True)
+    for scheme in SCHEMES:
+        for anchored in (0, 1):
+            (caches / (scheme + "_anchor" * anchored)).write_bytes(life(scheme, anchored))
     for name, seeds in (("safetensors", SAFETENSORS), ("npy", NPY)):
         folder = HERE / "corpus" / f"fuzz_{name}"
         folder.mkdir(parents=True, exist_ok=True)
