@@ -363,7 +363,7 @@ class Bench(CommandLine):
         return importlib.import_module("gpu")
 
     def test_a_recorded_command_holds_no_path_of_one_machine(self):
-        said = self.gpu_peers().command(["--octet", "build/x/octet", "--energy", "A2-b8", "--output=/root/out.json", "--seed", "3"])
+        said = self.gpu_peers().command(["--octet", "build/x/octet", "--energy", "A2-b8", "--output=/elsewhere/out.json", "--seed", "3"])
         self.assertEqual(said, "scripts/bench-gpu --energy A2-b8 --seed 3")
 
     def test_the_peers_on_a_gpu_draw_octets_inputs(self):

@@ -38,14 +38,10 @@ def flash_attn_func(
         "causal": causal, "window_size": window_size, "softmax_scale": softmax_scale, "attn_mask": bias, "options": options,
         "key_block": key_block, "layout": "bthd", "backend": backend,
     }  # fmt: skip
-    if q.dtype in _FP8:
-        scales = _descales(q, k, (q_descale, k_descale, v_descale), q.shape[0], sequences=False)
-        o, lse = attention_codes(q, k, v, *scales, tokens_per_scale=(0, 0, 0), scheme=scheme or "fp8", out_dtype=torch.bfloat16, **common)
-        return _results(o, lse, return_lse, return_attn_probs)
-    _refuse_descales(q, q_descale, k_descale, v_descale)
-    wants = return_lse or return_attn_probs
-    out = attention(q, k, v, scheme=scheme or "int8", recipe=recipe, return_lse=wants, **common)
-    return _results(out[0], out[1], return_lse, return_attn_probs) if wants else out
+    scales = _descales(q, k, (q_descale, k_descale, v_descale), q.shape[0], sequences=False) if q.dtype in _FP8 else None
+    if scales is None:
+        _refuse_descales(q, q_descale, k_descale, v_descale)
+    return _in_a_scheme(q, k, v, scales, scheme, recipe, return_lse, return_attn_probs, common)
 
 
 def flash_attn_varlen_func(
@@ -72,11 +68,20 @@ def flash_attn_varlen_func(
         "causal": causal, "window_size": window_size, "softmax_scale": softmax_scale, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
         "options": options, "key_block": key_block, "layout": "bthd", "backend": backend,
     }  # fmt: skip
-    if q.dtype in _FP8:
-        scales = _descales(q, k, (q_descale, k_descale, v_descale), cu_seqlens_q.shape[0] - 1, sequences=True)
+    scales = _descales(q, k, (q_descale, k_descale, v_descale), cu_seqlens_q.shape[0] - 1, sequences=True) if q.dtype in _FP8 else None
+    if scales is None:
+        _refuse_descales(q, q_descale, k_descale, v_descale)
+    return _in_a_scheme(q, k, v, scales, scheme, recipe, return_lse, return_attn_probs, common)
+
+
+def _in_a_scheme(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scales: Any, scheme: str | None, recipe: RecipeLike, return_lse: bool, return_attn_probs: bool,
+    common: dict[str, Any],
+) -> Any:  # fmt: skip
+    """What FlashAttention's functions return: of codes in FP8, which scales says, or of numbers where it is None."""
+    if scales is not None:
         o, lse = attention_codes(q, k, v, *scales, tokens_per_scale=(0, 0, 0), scheme=scheme or "fp8", out_dtype=torch.bfloat16, **common)
         return _results(o, lse, return_lse, return_attn_probs)
-    _refuse_descales(q, q_descale, k_descale, v_descale)
     wants = return_lse or return_attn_probs
     out = attention(q, k, v, scheme=scheme or "int8", recipe=recipe, return_lse=wants, **common)
     return _results(out[0], out[1], return_lse, return_attn_probs) if wants else out

@@ -135,55 +135,22 @@ def _rows_shape(q: Any, layout: str) -> list[Any]:
     return shape
 
 
-@torch.library.register_fake("octet::attention", lib=_library)
-def _(
-    q,
-    k,
-    v,
-    attn_mask,
-    cu_seqlens_q,
-    cu_seqlens_k,
-    k_anchor,
-    scheme,
-    causal,
-    left,
-    right,
-    scale,
-    recipe,
-    options,
-    block,
-    layout,
-    dtype,
-    backend,
-):
-    _refuse_grad(q, k, v)
-    return q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=dtype or q.dtype)
-
-
-@torch.library.register_fake("octet::attention_lse", lib=_library)
-def _(
-    q,
-    k,
-    v,
-    attn_mask,
-    cu_seqlens_q,
-    cu_seqlens_k,
-    k_anchor,
-    scheme,
-    causal,
-    left,
-    right,
-    scale,
-    recipe,
-    options,
-    block,
-    layout,
-    dtype,
-    backend,
-):
+def _fake_outputs(q: Any, k: Any, v: Any, rest: tuple) -> tuple[Any, Any]:
+    """o and the LSE of an operator's arguments, whose last ones are layout, out_dtype and backend."""
+    layout, dtype, _ = rest[-3:]
     _refuse_grad(q, k, v)
     o = q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=dtype or q.dtype)
     return o, q.new_empty(_rows_shape(q, layout), dtype=torch.float32)
+
+
+@torch.library.register_fake("octet::attention", lib=_library)
+def _(q, k, v, *rest):
+    return _fake_outputs(q, k, v, rest)[0]
+
+
+@torch.library.register_fake("octet::attention_lse", lib=_library)
+def _(q, k, v, *rest):
+    return _fake_outputs(q, k, v, rest)
 
 
 @torch.library.register_fake("octet::attention_out", lib=_library)

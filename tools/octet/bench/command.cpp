@@ -112,8 +112,8 @@ void add_bench(CommandLine& line) {
   command.option("--device", "NAME", options->device, "vit, llm-prefill: cuda (a GPU) or cpu [cuda]");
   command.option(
       "--schemes", "LIST", shapes.schemes,
-      "Names with commas between [GPU: int8,int8_full,int8_half,integer,qflash,f16; cpu: all; else "
-      "f32,int8,int8_shift,integer]");
+      fmt::format("Names with commas between [GPU: {}; cpu: all; else f32,int8,int8_shift,integer]",
+                  fmt::join(usual_gpu_variants(), ",")));
   command.option("--workloads", "LIST", shapes.workloads, "Of the suite, as in A1-b1,A2-b8 [all]");
   command.flag("--list", options->list, "GPU: print the workloads and measure nothing");
   command
