@@ -1,5 +1,5 @@
-// Tiles and warps of the CUDA kernels by shape: each cut that holds a problem, timed, beside the one that the
-// library takes by itself.
+// Tiles, warps and parts of the keys of the CUDA kernels by shape: each cut that holds a problem, timed,
+// beside the one that the library takes by itself.
 //
 //   cuda_tiles [OUTPUT.json [COMMIT]]
 #include <fmt/format.h>
@@ -37,6 +37,7 @@ constexpr CpuWorkload kShapes[] = {
     {"A4-b8", Kind::vision, 512, 3, 3, 49, 49, 32},
     {"64 keys", Kind::vision, 8, 12, 12, 64, 64, 64},
     {"d48", Kind::vision, 8, 12, 12, 197, 197, 48},
+    {"d64-1k-3", Kind::prefill, 1, 3, 3, 1024, 1024, 64},
     {"d64-1k", Kind::prefill, 1, 32, 32, 1024, 1024, 64},
     {"d64-4k", Kind::prefill, 1, 32, 32, 4096, 4096, 64},
     {"d80-4k", Kind::prefill, 1, 16, 16, 4096, 4096, 80},
@@ -68,7 +69,8 @@ Result<std::vector<Row>> rows_of(const GpuRunner& runner, const gpu::Stream& str
 
 std::string text_of(const cuda::Cut& cut) {
   const cuda::mma::Tile& tile = cuda::mma::kTileTable[cut.tile];
-  return fmt::format("{} x {}, {}", tile.keys, tile.head_dim, cut.warps);
+  const std::string text = fmt::format("{} x {}, {}", tile.keys, tile.head_dim, cut.warps);
+  return tile.key_parts == 1 ? text : fmt::format("{} x {}", text, tile.key_parts);
 }
 
 Status run(const std::string& output, const std::string& commit) {
@@ -80,7 +82,7 @@ Status run(const std::string& output, const std::string& commit) {
   Json rows = Json::array();
   Table table({{"shape", Align::left},
                {"scheme", Align::left},
-               {"taken: keys x dim, warps", Align::left},
+               {"taken: keys x dim, warps x parts", Align::left},
                {"us"},
                {"best", Align::left},
                {"us"},
@@ -110,6 +112,7 @@ Status run(const std::string& output, const std::string& commit) {
                         {"keys", cuda::mma::kTileTable[row.cut.tile].keys},
                         {"head_dim", cuda::mma::kTileTable[row.cut.tile].head_dim},
                         {"warps", row.cut.warps},
+                        {"key_parts", cuda::mma::kTileTable[row.cut.tile].key_parts},
                         {"us", row.us},
                         {"taken", &row == &taken}});
     }

@@ -108,6 +108,12 @@ bool reads_k(const TensorView& k, const mma::Kernels& kernels, const mma::Tile& 
   return true;
 }
 
+/// Key blocks of a row; of packed sequences, whose lengths the host does not see, were all as long.
+std::int64_t key_blocks_of(const AttentionDesc& d) {
+  const std::int64_t tokens = d.sequences > 0 ? d.tokens_k / d.sequences : d.tokens_k;
+  return (tokens + d.key_block - 1) / d.key_block;
+}
+
 Call call_of(const AttentionDesc& d, const AttentionArgs& args, int tile_index) {
   const mma::Kernels& kernels = kernels_for(d);
   const mma::Tile tile = mma::kTileTable[tile_index];
@@ -164,22 +170,70 @@ Status launched(int error, const char* what) {
                               cudaGetErrorString(static_cast<cudaError_t>(error))};
 }
 
+/// Blocks of threads of a call.
+std::int64_t blocks_of(const AttentionDesc& d, std::int32_t warps) {
+  return groups_of(d, d.tokens_q, warps * mma::kRowsAWarp) * d.heads_q;
+}
+
+mma::Grid grid_of(const AttentionDesc& d, const Cut& cut) {
+  mma::Grid grid;
+  grid.warps = cut.warps;
+  grid.groups = static_cast<std::int32_t>(groups_of(d, d.tokens_q, grid.warps * mma::kRowsAWarp));
+  grid.heads = static_cast<std::int32_t>(d.heads_q);
+  grid.shared_bytes = kernels_for(d).shared_bytes(cut.tile, cut.warps);
+  // Where a row has several key blocks a processor is kept from having more blocks of threads than it must:
+  // others would have less, and with the next call's beside them the more (docs/cuda.md).
+  const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1);
+  const std::int64_t even = (blocks_of(d, cut.warps) + all - 1) / all;
+  if (key_blocks_of(d) > 1) grid.shared_bytes = std::max(grid.shared_bytes, runtime::bytes_of_blocks(even));
+  return grid;
+}
+
 bool fits(const AttentionDesc& d, const Cut& cut) {
-  return kernels_for(d).shared_bytes(cut.tile, cut.warps) <= runtime::shared_bytes();
+  const std::int64_t bytes = kernels_for(d).shared_bytes(cut.tile, cut.warps);
+  return bytes > 0 && bytes <= runtime::shared_bytes();
+}
+
+/// Early where the next call's blocks of threads find half of the processors free, or each processor has
+/// several of this one's; between the two they would be dealt out unevenly, which calls of one key block are
+/// too short to feel (docs/cuda.md).
+NextStarts next_starts(const AttentionDesc& d, const Cut& cut) {
+  const std::int64_t blocks = blocks_of(d, cut.warps), all = runtime::processors();
+  const std::int64_t several = key_blocks_of(d) > 1 ? 2 : 1;
+  return 2 * blocks <= all || blocks >= several * all ? NextStarts::early : NextStarts::late;
+}
+
+/// Whether all blocks of threads of a cut that parts the keys run at once, `most` a processor. Each part has
+/// one buffer, into which its next key block is not copied ahead: where there are many, fewer may share a
+/// processor.
+bool runs_at_once(const AttentionDesc& d, const Cut& parts) {
+  constexpr std::int64_t kOfTwoBlocks = 3, kOfMany = 2;  // that registers hold; that were measured
+  const std::int64_t most = key_blocks_of(d) > mma::kTileTable[parts.tile].key_parts ? kOfMany : kOfTwoBlocks;
+  const std::int64_t fit = runtime::blocks_of(kernels_for(d).shared_bytes(parts.tile, parts.warps));
+  return fits(d, parts) && blocks_of(d, parts.warps) <= std::min(most, fit) * runtime::processors();
 }
 
 /// The smallest tile that holds the problem. Warps of a block of threads share what they copy of K and V: as
 /// many as there may be, but two where a processor then has up to three blocks of those, for the work is then
-/// shared out more evenly (8 x 6 x 197 x 64 on an H200: 8.3 instead of 8.6 us, of one warp 8.7); fewer where
-/// more do not fit the shared memory. bench/cuda_tiles.cpp measures the others (docs/cuda.md).
+/// shared out more evenly (8 x 6 x 197 x 64 on an H200: 7.1 instead of 7.6 us), unless more warps leave half
+/// of the processors to the next call (4 x 12 x 49 x 32: 3.2 instead of 3.9 us); fewer where more do not fit
+/// the shared memory. Where a row has several key blocks and the card has room, their keys are cut in parts,
+/// each with two warps, or with one where the blocks of two would be one on some processors and two on others
+/// (8 x 3 x 197 x 64: 5.6 instead of 5.8 us). bench/cuda_tiles.cpp measures the others (docs/cuda.md).
 Cut usual_cut(const AttentionDesc& d) {
   constexpr std::int32_t kFew = 2;
   constexpr std::int64_t kFewBlocks = 3;
+  const std::int64_t all = runtime::processors();
   Cut cut{tile_of(d), mma::kMostWarps};
-  if (groups_of(d, d.tokens_q, kFew * mma::kRowsAWarp) * d.heads_q <= kFewBlocks * runtime::processors())
-    cut.warps = kFew;
+  const bool short_of_half =
+      key_blocks_of(d) <= 1 && 2 * blocks_of(d, kFew) > all && 2 * blocks_of(d, cut.warps) <= all;
+  if (blocks_of(d, kFew) <= kFewBlocks * all && !short_of_half) cut.warps = kFew;
   while (cut.warps > 1 && !fits(d, cut)) cut.warps /= 2;
-  return cut;
+  Cut parts{mma::tile_in_parts(cut.tile, 2), kFew};
+  if (parts.tile < 0 || key_blocks_of(d) < 2 || !runs_at_once(d, parts)) return cut;
+  const Cut single{parts.tile, 1};
+  const bool is_uneven = blocks_of(d, kFew) > all && blocks_of(d, kFew) < 2 * all;
+  return is_uneven && runs_at_once(d, single) ? single : parts;
 }
 
 }  // namespace
@@ -206,11 +260,11 @@ std::string refusal(const AttentionDesc& d) {
 std::vector<Cut> cuts_of(const AttentionDesc& d) {
   std::vector<Cut> cuts{usual_cut(d)};
   const mma::Tile least = mma::kTileTable[tile_of(d)];
-  for (std::int32_t tile = 0; tile < mma::kTileCount; ++tile) {
+  for (std::int32_t tile = 0; tile < mma::kTilesAndParts; ++tile) {
     if (mma::kTileTable[tile].head_dim < least.head_dim || mma::kTileTable[tile].keys < least.keys) continue;
-    for (std::int32_t warps = mma::kMostWarps; warps >= 1; warps /= 2) {
-      const bool is_first = tile == cuts[0].tile && warps == cuts[0].warps;
-      if (!is_first && fits(d, {tile, warps})) cuts.push_back({tile, warps});
+    for (std::int32_t warps = mma::kMostWarps / mma::kTileTable[tile].key_parts; warps >= 1; warps /= 2) {
+      const Cut cut{tile, warps};
+      if (cut != cuts[0] && fits(d, cut)) cuts.push_back(cut);
     }
   }
   return cuts;
@@ -229,17 +283,15 @@ Status pack(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
   }
   if (d.tokens_k == 0) return {};
   const mma::Grid grid{call.packed.blocks_per_head, static_cast<std::int32_t>(d.heads_kv)};
-  return launched(kernels.pack(call, cut.tile, grid, args.stream), "packing");
+  return launched(kernels.pack(call, mma::tile_in_parts(cut.tile, 1), grid, args.stream), "packing");
 }
 Status pack(const AttentionDesc& d, const AttentionArgs& args) { return pack(d, args, usual_cut(d)); }
 
 Status attend_packed(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
   const mma::Kernels& kernels = kernels_for(d);
-  const Call call = call_of(d, args, cut.tile);
-  mma::Grid grid;
-  grid.warps = cut.warps;
-  grid.groups = static_cast<std::int32_t>(groups_of(d, d.tokens_q, grid.warps * mma::kRowsAWarp));
-  grid.heads = static_cast<std::int32_t>(d.heads_q);
+  Call call = call_of(d, args, cut.tile);
+  const mma::Grid grid = grid_of(d, cut);
+  call.next_starts = next_starts(d, cut);
   return launched(kernels.attend(call, cut.tile, grid, args.stream), "attention");
 }
 Status attend_packed(const AttentionDesc& d, const AttentionArgs& args) {

@@ -25,16 +25,17 @@ Status attend(const AttentionDesc& desc, const AttentionArgs& args);
 Status pack(const AttentionDesc& desc, const AttentionArgs& args);
 Status attend_packed(const AttentionDesc& desc, const AttentionArgs& args);
 
-/// How the kernels cut a problem: a row of their table of tiles (mma/tile.h), and warps of a block of
-/// threads.
+/// How the kernels cut a problem: a row of their table of tiles (mma/tile.h), which says too whether keys are
+/// cut in parts, and warps of a block of threads that have rows of their own.
 struct Cut {
   std::int32_t tile = 0, warps = 1;
+  bool operator==(const Cut&) const = default;
 };
 /// Those that hold a problem that is not refused, and fit the current device; attend() takes the first.
 std::vector<Cut> cuts_of(const AttentionDesc& desc);
 
-/// The same by one of these, for who measures them (bench/cuda_tiles.cpp). What was packed by a tile serves
-/// its cuts alone.
+/// The same by one of these, for who measures or tests them. What was packed by a tile serves the cuts of its
+/// size alone.
 std::int64_t workspace_bytes(const AttentionDesc& desc, const Cut& cut);
 Status pack(const AttentionDesc& desc, const AttentionArgs& args, const Cut& cut);
 Status attend_packed(const AttentionDesc& desc, const AttentionArgs& args, const Cut& cut);

@@ -15,6 +15,7 @@ struct UniformU8 : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::
   using typename Base::F32, typename Base::I32, typename Base::Acc, typename Base::Row, typename Base::State,
       typename Base::Sum;
 
+  using Merge = Online<L>;
   /// Q K^T starts from the bits of 1.5 * 2^23: a sum is then the bits of that plus the sum as a float, in the
   /// order of integers, and its conversion is the multiply-add that follows. |sum| <= 127 * 127 * 256 < 2^22.
   static constexpr std::int32_t kStart = 0x4b400000;

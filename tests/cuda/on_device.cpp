@@ -6,10 +6,14 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <variant>
+#include <vector>
 
 #include "base/try.h"
 #include "capi/operands.h"
 #include "core/plan.h"
+#include "cuda/cuda.h"
+#include "cuda/mma/tile.h"
 #include "octet/dtype.hpp"
 #include "quant/quantize.h"
 
@@ -145,7 +149,32 @@ float largest_of(std::initializer_list<const QuantizedTensor*> tensors) {
   return largest;
 }
 
-Status run_with(AttentionDesc desc, AttentionArgs args, Operands operands) {
+/// Attention of operands in device memory: by the plan, or by a cut.
+Status attend(const AttentionPlan& plan, const AttentionDesc&, const AttentionArgs& args, std::monostate) {
+  return plan.run(args);
+}
+Status attend(const AttentionPlan&, const AttentionDesc& desc, const AttentionArgs& args,
+              const cuda::Cut& cut) {
+  OCTET_TRY(cuda::pack(desc, args, cut));
+  return cuda::attend_packed(desc, args, cut);
+}
+
+std::int64_t workspace_bytes(const AttentionPlan& plan, const AttentionDesc&, std::monostate) {
+  return plan.workspace_bytes();
+}
+std::int64_t workspace_bytes(const AttentionPlan&, const AttentionDesc& desc, const cuda::Cut& cut) {
+  return cuda::workspace_bytes(desc, cut);
+}
+
+std::vector<cuda::Cut> cuts_in_parts(const AttentionDesc& desc) {
+  std::vector<cuda::Cut> cuts = cuda::cuts_of(desc);
+  std::erase_if(cuts, [](const cuda::Cut& cut) { return cuda::mma::kTileTable[cut.tile].key_parts == 1; });
+  return cuts;
+}
+
+/// choose(desc): a cut, or nothing for the plan's own.
+template <class Choose>
+Status run_with(AttentionDesc desc, AttentionArgs args, Operands operands, const Choose& choose) {
   Coded q, k, v;
   Status status;
   if (operands == Operands::codes) {
@@ -167,6 +196,8 @@ Status run_with(AttentionDesc desc, AttentionArgs args, Operands operands) {
   Result<AttentionPlan> plan = AttentionPlan::create(desc, "mma");
   if (!plan.ok()) return plan.status();
   DeviceMemory device;
+  auto chosen = choose(desc);
+  OCTET_TRY(chosen.status());
   AttentionArgs there = args;
   there.q = device.put(args.q), there.k = device.put(args.k), there.v = device.put(args.v);
   there.o = device.put(args.o), there.bias = device.put(args.bias);
@@ -176,10 +207,10 @@ Status run_with(AttentionDesc desc, AttentionArgs args, Operands operands) {
   };
   if (args.cu_seqlens_q)
     there.cu_seqlens_q = offsets(args.cu_seqlens_q), there.cu_seqlens_k = offsets(args.cu_seqlens_k);
-  there.workspace_bytes = plan.value().workspace_bytes();
+  there.workspace_bytes = workspace_bytes(plan.value(), desc, chosen.value());
   there.workspace = device.take(there.workspace_bytes);
   OCTET_TRY(device.status);
-  OCTET_TRY(plan.value().run(there));
+  OCTET_TRY(attend(plan.value(), desc, there, chosen.value()));
   device.wait();
   OCTET_TRY(device.status);
   device.get(there.o, args.o);
@@ -199,7 +230,19 @@ std::string no_device() {
 
 Output run_on_device(const Call& call, Scheme scheme, Operands operands) {
   return with_problem(call, scheme, [&](const AttentionDesc& desc, const AttentionArgs& args) {
-    return run_with(desc, args, operands);
+    return run_with(desc, args, operands,
+                    [](const AttentionDesc&) { return Result<std::monostate>(std::monostate{}); });
+  });
+}
+
+Output run_in_parts(const Call& call, Scheme scheme, std::size_t cut) {
+  const auto choose = [&](const AttentionDesc& desc) -> Result<cuda::Cut> {
+    const std::vector<cuda::Cut> cuts = cuts_in_parts(desc);
+    if (cut >= cuts.size()) return Status{Code::unsupported, "no such cut"};
+    return cuts[cut];
+  };
+  return with_problem(call, scheme, [&](const AttentionDesc& desc, const AttentionArgs& args) {
+    return run_with(desc, args, Operands::codes, choose);
   });
 }
 

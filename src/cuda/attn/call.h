@@ -49,6 +49,10 @@ struct DeviceBias {
   AttentionDesc::Bias kind = AttentionDesc::Bias::none;
 };
 
+/// When the call lets the next kernel on the stream start: as soon as its own blocks of threads have done so,
+/// or when these are done with their keys.
+enum class NextStarts : std::int32_t { early, late };
+
 struct Call {
   Prepare prepare;                   ///< its scales are read on the device: below
   bool tensor_scales[3] = {};        ///< of q, k, v: whether the one scale goes into prepare
@@ -64,6 +68,7 @@ struct Call {
   DeviceBias bias;
   DeviceTensor o, o_scale, lse, q_anchor;  ///< data null: not wanted
   PackedKeys packed;
+  NextStarts next_starts = NextStarts::late;
 };
 
 }  // namespace octet::cuda

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "cuda/attn/key_parts.cuh"
 #include "cuda/attn/operand.cuh"
 #include "cuda/attn/outputs.cuh"
 #include "cuda/attn/scheme.cuh"
@@ -61,19 +62,19 @@ class RowStore {
   __device__ RowStore(const Call& call, const Sequence& sequence, std::int32_t head)
       : call_(call), batch_(sequence.batch), head_(head), begin_(sequence.begin) {}
 
-  /// Sixteen rows of a warp from shared memory, token `first` and on; rows from `tokens` on are nobody's.
-  template <int kDim>
+  /// kRows rows of a warp from shared memory, token `first` and on; rows from `tokens` on are nobody's.
+  template <int kRows, int kDim>
   __device__ __forceinline__ void rows(const StagedRow<kDim>* staged, std::int32_t first, std::int32_t tokens,
                                        std::int32_t dim_v) const {
     switch (call_.o.dtype) {
       case DType::f16:
-        return rows<F16Format>(staged, first, tokens, dim_v);
+        return rows_in<F16Format, kRows>(staged, first, tokens, dim_v);
       case DType::bf16:
-        return rows<Bf16Format>(staged, first, tokens, dim_v);
+        return rows_in<Bf16Format, kRows>(staged, first, tokens, dim_v);
       case DType::s8:
-        return rows<S8Format>(staged, first, tokens, dim_v);
+        return rows_in<S8Format, kRows>(staged, first, tokens, dim_v);
       default:
-        return rows<F32Format>(staged, first, tokens, dim_v);
+        return rows_in<F32Format, kRows>(staged, first, tokens, dim_v);
     }
   }
   /// What a code is multiplied by on its way out: s8 keeps code and scale apart.
@@ -91,15 +92,13 @@ class RowStore {
   __device__ void empty_lse(std::int32_t token) const { row(call_.lse, token, kMinusInfinity); }
 
  private:
-  static constexpr int kRows = 16;  ///< of a warp
-
   __device__ std::int64_t offset(const DeviceTensor& x, std::int32_t token) const {
     return batch_ * x.stride[0] + head_ * x.stride[1] + (begin_ + token) * x.stride[2];
   }
   /// In words of 16 bytes where rows are made of these, else one number at a time.
-  template <class Format, int kDim>
-  __device__ __forceinline__ void rows(const StagedRow<kDim>* staged, std::int32_t first, std::int32_t tokens,
-                                       std::int32_t dim_v) const {
+  template <class Format, int kRows, int kDim>
+  __device__ __forceinline__ void rows_in(const StagedRow<kDim>* staged, std::int32_t first,
+                                          std::int32_t tokens, std::int32_t dim_v) const {
     using Number = typename Format::Number;
     constexpr int kBytes = sizeof(Number), kNumbers = 16 / kBytes;
     constexpr int kChunks = kDim / kNumbers, kLanes = kChunks < 32 ? kChunks : 32;  // of a row
@@ -330,6 +329,24 @@ class ScaledRows {
   bool saw_;
 };
 
+/// The outputs of tile number i of a lane's rows, out_of(e), into `staged`.
+template <class S, int kDim, class OutOf>
+__device__ __forceinline__ void end_tile(const S& scheme, int i, const OutOf& out_of,
+                                         const LaneRow<S> (&rows)[kRowsALane],
+                                         const typename S::Channel* channels, const RowStore& store,
+                                         StagedRow<kDim>* staged) {
+  const int lane = static_cast<int>(threadIdx.x % 32), column = lane % 4 * 2;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    const LaneRow<S>& row = rows[e >> 1];
+    const int channel = i * 8 + column + (e & 1);
+    const auto out = scheme.finish(out_of(e), row.state, row.row, channels[channel]);
+    float number = static_cast<float>(out);
+    if constexpr (S::kOutput == Output::one_scale) number *= store.code_factor(scheme.output_scale());
+    staged[lane / 4 + 8 * (e >> 1)].number[channel] = row.saw() ? number : 0;
+  }
+}
+
 /// Outputs of the lane's rows into `staged`, sixteen rows of the warp, as numbers or as codes. channels:
 /// constants of all channels, those beyond V's too, whose sums are zeros.
 template <class S, int kTiles, int kDim>
@@ -340,20 +357,26 @@ __device__ __forceinline__ Ends<S> end_rows(const S& scheme, Outputs<S, kTiles>&
   if constexpr (S::kOutput == Output::row_scale) {
     return {ScaledRows<S, kTiles, kDim>(scheme, outputs, rows, channels, store, staged).end()};
   } else {
-    const int lane = static_cast<int>(threadIdx.x % 32), column = lane % 4 * 2;
 #pragma unroll
-    for (int i = 0; i < kTiles; ++i) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const LaneRow<S>& row = rows[e >> 1];
-        const int channel = i * 8 + column + (e & 1);
-        const auto out = scheme.finish(outputs.at(i, e), row.state, row.row, channels[channel]);
-        float number = static_cast<float>(out);
-        if constexpr (S::kOutput == Output::one_scale) number *= store.code_factor(scheme.output_scale());
-        staged[lane / 4 + 8 * (e >> 1)].number[channel] = row.saw() ? number : 0;
-      }
-    }
+    for (int i = 0; i < kTiles; ++i)
+      end_tile(
+          scheme, i, [&](int e) { return outputs.at(i, e); }, rows, channels, store, staged);
     return {};
+  }
+}
+
+/// The same of the tiles of one part of the two that the rows' keys were cut into: each ends as many.
+template <class S, int kTiles, int kDim>
+__device__ __forceinline__ void end_parts(const S& scheme, int part, const MergedRows<S, kTiles>& merged,
+                                          const LaneRow<S> (&rows)[kRowsALane],
+                                          const typename S::Channel* channels, const RowStore& store,
+                                          StagedRow<kDim>* staged) {
+#pragma unroll
+  for (int n = 0; n < kTiles / 2; ++n) {
+    const int i = part * (kTiles / 2) + n;
+    const auto four = merged.tile(i);
+    end_tile(
+        scheme, i, [&](int e) { return four.of[e]; }, rows, channels, store, staged);
   }
 }
 

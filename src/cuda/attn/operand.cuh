@@ -66,12 +66,14 @@ class HeadOperand {
   }
   /// Scale of a token that holds for all its channels; 1 where the operand has no scales.
   __device__ float token_scale(std::int32_t token) const { return x_.scales.data ? scale(token, 0) : 1.0f; }
-  __device__ float scale(std::int32_t token, std::int32_t channel) const {
+  /// Where the scale lies of an operand that has scales.
+  __device__ const float* scale_at(std::int32_t token, std::int32_t channel) const {
     const std::int32_t t = x_.tokens_per_scale ? token / x_.tokens_per_scale : 0;
     const std::int32_t c = x_.channels_per_scale ? channel / x_.channels_per_scale : 0;
-    return static_cast<const float*>(
-        x_.scales.data)[scale_base_ + t * x_.scales.stride[2] + c * x_.scales.stride[3]];
+    return static_cast<const float*>(x_.scales.data) + scale_base_ + t * x_.scales.stride[2] +
+           c * x_.scales.stride[3];
   }
+  __device__ float scale(std::int32_t token, std::int32_t channel) const { return *scale_at(token, channel); }
   __device__ std::int32_t exponent(std::int32_t channel) const {
     if (!x_.exponent.data) return 0;
     return static_cast<const std::int32_t*>(

@@ -39,7 +39,7 @@ class Outputs {
 
   /// What is done before the sums of a key block are folded in.
   __device__ __forceinline__ void open(const S& scheme, const LaneRow<S> (&rows)[kRowsALane]) {
-    if constexpr (kInParts) {
+    if constexpr (kInTwoSteps) {
       bool rescales = false;
 #pragma unroll
       for (int r = 0; r < kRowsALane; ++r) rescales |= rows[r].sees && !scheme.keeps(rows[r].step);
@@ -83,7 +83,7 @@ class Outputs {
         });
       else
         each([&](Out& out, typename S::PvAcc acc, int tile, int c) {
-          if constexpr (kInParts)
+          if constexpr (kInTwoSteps)
             scheme.add(out, acc, rows[r].step, channel_of(tile, c));
           else
             scheme.fold(out, acc, rows[r].step, channel_of(tile, c));
@@ -106,7 +106,7 @@ class Outputs {
   static constexpr bool kAsksInFold = requires(const S& s, const typename S::Step& step) {
     s.with_fold(step, [](const auto&) {});
   };
-  static constexpr bool kInParts = requires(S s, typename S::Step step) { s.keeps(step); };
+  static constexpr bool kInTwoSteps = requires(S s, typename S::Step step) { s.keeps(step); };
 
   __device__ __forceinline__ Four& in_memory(int tile) const {
     if constexpr (kTiles > kKept)

@@ -1,9 +1,9 @@
 // The attention kernel of the mma.sync family: one block of threads a tile of query rows of one head, sixteen
-// rows a warp, all key blocks one after the other. Any scheme of the contract, on sm_80 and newer.
+// rows a warp, all its key blocks one after the other. Any scheme of the contract, on sm_80 and newer.
 //
 // While a key block is computed the next one's K, V and constants are copied into buffers of their own; where
 // those do not fit beside each other, K of the next block while the softmax and P V of this one run, and V
-// while Q K^T does.
+// while Q K^T does. Where keys are cut in parts, the warps of each have a buffer and every other key block.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "cuda/attn/epilogue.cuh"
+#include "cuda/attn/key_parts.cuh"
 #include "cuda/attn/operand.cuh"
 #include "cuda/attn/outputs.cuh"
 #include "cuda/attn/scheme.cuh"
@@ -22,6 +23,7 @@
 #include "cuda/mma/shared_plan.cuh"
 #include "cuda/mma/tile.h"
 #include "cuda/ptx/grid.cuh"
+#include "cuda/tile/threads.cuh"
 
 namespace octet::cuda::mma {
 
@@ -32,6 +34,9 @@ class Attention {
  public:
   using Shared = SharedPlan<S, kTile>;
   using Tiles = SharedTiles<S, kTile>;
+  static constexpr bool kTwoBuffers = Tiles::kStages == 2;
+  static constexpr int kParts = kTile.key_parts;
+  static_assert(kParts == 1 || (MergesParts<S> && kTwoBuffers && kParts == 2), "each part has a buffer");
 
   __device__ Attention(const Call& call, Shared& shared)
       : call_(call),
@@ -62,9 +67,9 @@ class Attention {
   using Key = typename S::Key;
   using Block = typename S::Block;
   static constexpr int kTiles = kTile.keys / 8;
-  static constexpr bool kTwoBuffers = Tiles::kStages == 2;
   using Softmax = BlockSoftmax<S, kTiles>;
   using Rows = LaneRow<S>[kRowsALane];
+  using Threads = tile::Threads<kParts>;
 
   static __device__ __forceinline__ constexpr typename S::Acc start_of_sums() {
     if constexpr (requires { S::kStart; })
@@ -96,20 +101,20 @@ class Attention {
 
   /// Where the rows of K lie: packed, or as they were given.
   struct KeyRows {
+    using Copy = RowCopy<Tiles::kQkRow, kTile.keys, kMostWarps / kParts>;
     const std::byte* first;
     std::int64_t block_bytes;  ///< from a key block to the next
-    RowCopy<Tiles::kQkRow, kTile.keys> copy;
+    Copy copy;
   };
   __device__ __forceinline__ KeyRows key_rows(const HeadOperand& k, std::int32_t first_slot) const {
     constexpr int kBytes = Element<S::kQk>::kBytes;
     if (call_.packed.k) {
       const std::int64_t block_bytes = std::int64_t{kTile.keys} * Tiles::kQkRow;
-      return {call_.packed.k + first_slot * block_bytes, block_bytes,
-              RowCopy<Tiles::kQkRow, kTile.keys>(Tiles::kQkRow)};
+      return {call_.packed.k + first_slot * block_bytes, block_bytes, typename KeyRows::Copy(Tiles::kQkRow)};
     }
     const std::int64_t row_bytes = call_.k.codes.stride[2] * kBytes;
     return {static_cast<const std::byte*>(call_.k.codes.data) + k.offset(0, 0) * kBytes,
-            call_.key_block * row_bytes, RowCopy<Tiles::kQkRow, kTile.keys>(row_bytes)};
+            call_.key_block * row_bytes, typename KeyRows::Copy(row_bytes)};
   }
 
   /// What the windows of rows' sums begin with (integer_window.h).
@@ -130,87 +135,148 @@ class Attention {
     typename Outputs<S, kTile.head_dim / 8>::Local local;
     Outputs<S, kTile.head_dim / 8> outputs(
         shared_.sums(static_cast<int>(blockDim.x) / 32, static_cast<int>(threadIdx.x) / 32), local);
+    const RowScales row_scales = scales_of_rows(q, begin, queries.length);
+    const QueryRows query_rows = query_rows_of(q, begin, queries.length);
+    ChannelScales<DeviceLane> channel_scales;
     const auto prepare = [&] {
-      const RowScales scales = scales_of_rows(q, begin, queries.length);
-      put_channels(v);
+      float scales[kScalesALane];
+      row_scales.read(scales);
+      if constexpr (kParts == 1)
+        put_channels(v);
+      else
+        channel_scales = end_scales(v, min(Threads::number(), call_.dim_v - 1));
       open_rows(rows, scales, begin);
       if constexpr (LongRows<S>) rows[0].own.above = above;
     };
-    const auto load_rows = [&] { load_q(q, begin, queries.length); };
+    const auto load_rows = [&] { load_q(q, query_rows, begin, queries.length); };
     visit_blocks(rows, outputs, load_rows, prepare, k, bias, begin, queries, keys, head / call_.group);
-    // Not before: the next call's blocks of threads would share processors with this one's that have work
-    // left (8 x 6 x 197 x 64 on an H200: 10.5 us when told at the begin, 8.6 us here).
-    ptx::let_the_next_kernel_start();
+    if (call_.next_starts == NextStarts::late) ptx::let_the_next_kernel_start();
+    StagedRow<kTile.head_dim>* staged = shared_.outputs + first_row_of_warp();
+    const RowStore store(call_, queries, head);
+    if constexpr (kParts > 1) {
+      static_assert(kTile.head_dim <= 32 * kParts, "a thread has the constants of one channel");
+      if (Threads::number() < kTile.head_dim)
+        shared_.channels[Threads::number()] = scheme_.channel(channel_scales);
+      end_parts_of_rows(rows, outputs, store, staged, begin, queries.length);
+      return true;
+    }
     // Nobody reads the tiles any more, whose place the rows take.
     if constexpr (LongRows<S>) {
       if (__syncthreads_or(rows[0].own.window.mixed_up())) return false;
     } else {
       __syncthreads();
     }
-    StagedRow<kTile.head_dim>* staged = shared_.outputs + first_row_of_warp();
-    const RowStore store(call_, queries, head);
     const auto ends = end_rows(scheme_, outputs, rows, shared_.channels, store, staged);
     __syncwarp();
-    store.rows(staged, begin + first_row_of_warp(), queries.length, call_.dim_v);
+    store.template rows<kRowsAWarp>(staged, begin + first_row_of_warp(), queries.length, call_.dim_v);
     store_ends(scheme_, rows, ends, store, queries.length);
     return true;
   }
 
-  /// Scales of Q of the rows that a lane opens: two, or of long rows its own.
+  /// The ends of rows of whose keys each of two warps has had its part: each ends half of the channels, and
+  /// stores half of the rows.
+  __device__ __forceinline__ void end_parts_of_rows(Rows& rows, const Outputs<S, kTile.head_dim / 8>& outputs,
+                                                    const RowStore& store, StagedRow<kTile.head_dim>* staged,
+                                                    std::int32_t begin, std::int32_t tokens) {
+    constexpr int kRowsAPart = kRowsAWarp / kParts;
+    const int part = Threads::part(), first = part * kRowsAPart;
+    auto& parts = shared_.parts(static_cast<int>(blockDim.x) / 32, static_cast<int>(threadIdx.x) / 32);
+    parts.of[part].put(outputs, rows);
+    __syncthreads();  // the parts are there, and nobody reads the tiles any more
+    const MergedRows<S, kTile.head_dim / 8> merged(parts, rows);
+    end_parts(scheme_, part, merged, rows, shared_.channels, store, staged);
+    __syncthreads();
+    store.template rows<kRowsAPart>(staged + first, begin + first_row_of_warp() + first, tokens, call_.dim_v);
+    if (part == 0) store_ends(scheme_, rows, Ends<S>{}, store, tokens);
+  }
+
+  /// Where scales of Q are of the rows that a lane opens: two, or of long rows its own.
+  static constexpr int kScalesALane = LongRows<S> ? 1 : kRowsALane;
   struct RowScales {
-    float of[LongRows<S> ? 1 : kRowsALane];
+    const float* of[kScalesALane];
+    bool any;
+    __device__ __forceinline__ void read(float (&scales)[kScalesALane]) const {
+#pragma unroll
+      for (int r = 0; r < kScalesALane; ++r) scales[r] = any ? *of[r] : 1.0f;
+    }
   };
   static __device__ __forceinline__ RowScales scales_of_rows(const HeadOperand& q, std::int32_t begin,
                                                              std::int32_t tokens) {
     const std::int32_t first = begin + first_row_of_warp() + static_cast<int>(threadIdx.x % 32) / 4;
     RowScales scales;
-    if constexpr (LongRows<S>) {
-      scales.of[0] = q.token_scale(min(first + 8 * own_row<kRowsALane>(), tokens - 1));
-    } else {
+    scales.any = q.has_scales();
 #pragma unroll
-      for (int r = 0; r < kRowsALane; ++r) scales.of[r] = q.token_scale(min(first + 8 * r, tokens - 1));
+    for (int r = 0; r < kScalesALane; ++r) {
+      const int row = LongRows<S> ? own_row<kRowsALane>() : r;
+      scales.of[r] = tile::kept(q.scale_at(min(first + 8 * row, tokens - 1), 0));
     }
     return scales;
   }
 
-  __device__ __forceinline__ void open_rows(Rows& rows, const RowScales& scales, std::int32_t begin) {
+  __device__ __forceinline__ void open_rows(Rows& rows, const float (&scales)[kScalesALane],
+                                            std::int32_t begin) {
 #pragma unroll
     for (int r = 0; r < kRowsALane; ++r) {
       LaneRow<S>& row = rows[r];
       row.token = begin + first_row_of_warp() + static_cast<int>(threadIdx.x % 32) / 4 + 8 * r;
-      if constexpr (!LongRows<S>) row.row = scheme_.row(scales.of[r]);
+      if constexpr (!LongRows<S>) row.row = scheme_.row(scales[r]);
     }
-    if constexpr (LongRows<S>) rows[0].own.row = scheme_.row(scales.of[0]);
+    if constexpr (LongRows<S>) rows[0].own.row = scheme_.row(scales[0]);
+  }
+
+  /// Rows of Q of which a lane copies a part, where they can be copied: what it has of them, and where it
+  /// goes.
+  struct QueryRows {
+    static constexpr int kChunks = Tiles::kQkRow / 16, kTogether = std::min(kChunks, 4);
+    static constexpr int kRowsATurn = 32 / kTogether;
+    static constexpr int kTurns = kRowsAWarp / kRowsATurn / kParts;
+    static_assert(kTurns > 0, "each part copies some of the rows");
+    bool whole;
+    const std::byte* from[kTurns];
+    std::uint32_t to[kTurns];
+    int dim[kTurns];  ///< channels that there are; 0: no such row
+  };
+  __device__ __forceinline__ QueryRows query_rows_of(const HeadOperand& q, std::int32_t begin,
+                                                     std::int32_t tokens) const {
+    constexpr int kElements = 16 / Element<S::kQk>::kBytes;
+    const DeviceOperand& x = q.operand();
+    const int lane = static_cast<int>(threadIdx.x % 32), chunk = lane % QueryRows::kTogether;
+    QueryRows rows;
+    rows.whole = x.codes.dtype == native_dtype<S::kQk>() && x.dim % kElements == 0 &&
+                 is_in_chunks(x.codes, Element<S::kQk>::kBytes);
+#pragma unroll
+    for (int turn = 0; turn < QueryRows::kTurns; ++turn) {
+      const int row = first_row_of_warp() + (turn * kParts + Threads::part()) * QueryRows::kRowsATurn +
+                      lane / QueryRows::kTogether;
+      const std::int32_t token = begin + row;
+      rows.from[turn] =
+          tile::kept(static_cast<const std::byte*>(x.codes.data) +
+                     q.offset(min(token, tokens - 1), chunk * kElements) * Element<S::kQk>::kBytes);
+      rows.to[turn] = tile::kept(address(shared_.tiles.q) + tile::chunk_offset<Tiles::kQkRow>(row, chunk));
+      rows.dim[turn] = token < tokens ? x.dim - chunk * kElements : 0;
+    }
+    return rows;
   }
 
   /// Rows of Q on their way into shared memory, each warp its own, padded by zeros; rows beyond the sequence
   /// are zeros.
-  __device__ __forceinline__ void load_q(const HeadOperand& q, std::int32_t begin, std::int32_t tokens) {
-    constexpr int kElements = 16 / Element<S::kQk>::kBytes, kChunks = Tiles::kQkRow / 16;
-    constexpr int kTogether = std::min(kChunks, 4), kRowsATurn = 32 / kTogether;
+  __device__ __forceinline__ void load_q(const HeadOperand& q, const QueryRows& rows, std::int32_t begin,
+                                         std::int32_t tokens) {
+    constexpr int kElements = 16 / Element<S::kQk>::kBytes, kChunks = QueryRows::kChunks;
     const DeviceOperand& x = q.operand();
-    const int lane = static_cast<int>(threadIdx.x % 32), lane_chunk = lane % kTogether;
-    const bool whole = x.codes.dtype == native_dtype<S::kQk>() && x.dim % kElements == 0 &&
-                       is_in_chunks(x.codes, Element<S::kQk>::kBytes);
-    if (whole) [[likely]] {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    if (rows.whole) [[likely]] {
 #pragma unroll
-      for (int turn = 0; turn < kRowsAWarp; turn += kRowsATurn) {
-        const int row = first_row_of_warp() + turn + lane / kTogether;
-        const std::int32_t token = begin + row;
-        const std::byte* from =
-            static_cast<const std::byte*>(x.codes.data) +
-            q.offset(min(token, tokens - 1), lane_chunk * kElements) * Element<S::kQk>::kBytes;
-        const std::uint32_t to =
-            address(shared_.tiles.q) + tile::chunk_offset<Tiles::kQkRow>(row, lane_chunk);
-        const int dim = token < tokens ? x.dim : 0;
+      for (int turn = 0; turn < QueryRows::kTurns; ++turn) {
 #pragma unroll
-        for (int c = 0; c < kChunks; c += kTogether)
-          ptx::copy_async_or_zeros(to ^ (c * 16), from + c * 16, (lane_chunk + c) * kElements < dim ? 16 : 0);
+        for (int c = 0; c < kChunks; c += QueryRows::kTogether)
+          ptx::copy_async_or_zeros(rows.to[turn] ^ (c * 16), rows.from[turn] + c * 16,
+                                   c * kElements < rows.dim[turn] ? 16 : 0);
       }
       return;
     }
 #pragma unroll 1
-    for (int i = lane; i < kRowsAWarp * kChunks; i += 32) {
+    for (int i = Threads::part() * 32 + lane; i < kRowsAWarp * kChunks; i += 32 * kParts) {
       const int row = first_row_of_warp() + i / kChunks, chunk = i % kChunks;
       const std::int32_t token = begin + row, first = chunk * kElements;
       Elements<S::kQk, 16> element{};
@@ -247,25 +313,38 @@ class Attention {
     const KeyRange own_last = visibility.of(max(own, min(own + kRowsAWarp, queries.length) - 1));
 
     const KeyRows k_rows = key_rows(k, slot);
+    const KeyBlock first = block_at(first_block + Threads::part());
+    const std::byte* const first_k = tile::kept(k_rows.first + first.number * k_rows.block_bytes);
+    const std::byte* const first_v = tile::kept(packed_v(first));
     ptx::wait_for_earlier_kernels();
+    if (call_.next_starts == NextStarts::early) ptx::let_the_next_kernel_start();
     if (first_block < end_block) {
-      load_k(k_rows, block_at(first_block));
-      if constexpr (kTwoBuffers) load_v(block_at(first_block));
+      if (first.number < end_block) {
+        load_k(k_rows, first, first_k);
+        if constexpr (kTwoBuffers && kParts == 1) load_v(first, first_v);
+      }
       load_rows();  // where nothing waits for it, it would come into the rows on their way out
     }
     ptx::commit_copies();
+    if constexpr (kParts > 1) {
+      // V is not waited for before Q K^T: all of the processor's blocks of threads begin with loads.
+      if (first.number < end_block) load_v(first, first_v);
+      ptx::commit_copies();
+    }
     prepare();
 #pragma unroll 1
-    for (std::int32_t i = first_block; i < end_block; ++i) {
-      const KeyBlock block = block_at(i);
-      ptx::wait_copies<0>();
+    for (std::int32_t i = first_block; i < end_block; i += kParts) {
+      // Behind the last one for the last parts of an uneven number: no row sees a key of it.
+      const KeyBlock block = block_at(i + Threads::part());
+      ptx::wait_copies<kParts == 1 ? 0 : 1>();
       __syncthreads();  // what was copied is there, and nobody reads the other buffers any more
-      if constexpr (kTwoBuffers) {
-        if (i + 1 < end_block) load_k(k_rows, block_at(i + 1)), load_v(block_at(i + 1));
-      } else {
-        load_v(block);
+      if constexpr (kParts == 1) {
+        if constexpr (!kTwoBuffers)
+          load_v(block, packed_v(block));
+        else if (i + 1 < end_block)
+          load_block(k_rows, block_at(i + 1));
+        ptx::commit_copies();
       }
-      ptx::commit_copies();
       const bool sees = own_first.begin < block.begin + block.keys && own_last.end > block.begin;
       typename S::Acc acc[kTiles][4];
       if (sees)
@@ -274,7 +353,10 @@ class Attention {
                                            q_rows_, address_of_k(block), k_columns_, start_of_sums());
       if constexpr (!kTwoBuffers) {
         __syncthreads();  // nobody reads K any more
-        if (i + 1 < end_block) load_k(k_rows, block_at(i + 1));
+        if (i + 1 < end_block) {
+          const KeyBlock next = block_at(i + 1);
+          load_k(k_rows, next, k_rows.first + next.number * k_rows.block_bytes);
+        }
         ptx::commit_copies();
       }
       PWords<S, kTiles> p;
@@ -286,8 +368,22 @@ class Attention {
       if constexpr (!kTwoBuffers) {
         ptx::wait_copies<1>();
         __syncthreads();  // V is there
+      } else if constexpr (kParts > 1) {
+        ptx::wait_copies<0>();
+        __syncthreads();
       }
       if (sees) fold_values(rows, outputs, p, block);
+      if constexpr (kParts > 1) {
+        if (i + kParts < end_block) [[unlikely]] {
+          __syncthreads();  // nobody reads the buffers any more
+          const KeyBlock next = block_at(i + kParts + Threads::part());
+          const bool is_one = next.number < end_block;
+          if (is_one) load_k(k_rows, next, k_rows.first + next.number * k_rows.block_bytes);
+          ptx::commit_copies();
+          if (is_one) load_v(next, packed_v(next));
+          ptx::commit_copies();
+        }
+      }
     }
   }
 
@@ -352,17 +448,24 @@ class Attention {
     }
   }
 
-  __device__ __forceinline__ void load_k(const KeyRows& k, const KeyBlock& block) {
-    k.copy(address_of_k(block), k.first + block.number * k.block_bytes, block.keys);
+  __device__ __forceinline__ const std::byte* packed_v(const KeyBlock& block) const {
+    return call_.packed.v + std::int64_t{block.slot} * kTile.head_dim * Tiles::kVRow;
+  }
+  __device__ __forceinline__ void load_block(const KeyRows& k, const KeyBlock& block) {
+    load_k(k, block, k.first + block.number * k.block_bytes);
+    load_v(block, packed_v(block));
+  }
+  /// from: where the block's rows lie.
+  __device__ __forceinline__ void load_k(const KeyRows& k, const KeyBlock& block, const std::byte* from) {
+    k.copy(address_of_k(block), from, block.keys);
     using Keys = typename Tiles::Keys;
     if constexpr (Keys::kBytes > 0)
       copy_bytes<Keys::kBytes>(address(shared_.tiles.keys[block.number & 1]),
                                call_.packed.keys + std::int64_t{block.slot} * Keys::kBytes);
   }
 
-  __device__ __forceinline__ void load_v(const KeyBlock& block) {
-    copy_v_(address_of_v(block), call_.packed.v + std::int64_t{block.slot} * kTile.head_dim * Tiles::kVRow,
-            kTile.head_dim);
+  __device__ __forceinline__ void load_v(const KeyBlock& block, const std::byte* from) {
+    copy_v_(address_of_v(block), from, kTile.head_dim);
     if constexpr (!std::is_empty_v<typename S::Channel>) {
       constexpr int kBytes = kTile.head_dim * static_cast<int>(sizeof(typename S::Channel));
       if (call_.packed.channels) [[unlikely]]
@@ -389,9 +492,9 @@ class Attention {
   /// waited for.
   __device__ __forceinline__ void put_channels(const HeadOperand& v) {
     constexpr int kSome = 2;
-    const int step = static_cast<int>(blockDim.x);
+    const int step = Threads::count();
 #pragma unroll 1
-    for (int first = static_cast<int>(threadIdx.x); first < kTile.head_dim; first += kSome * step) {
+    for (int first = Threads::number(); first < kTile.head_dim; first += kSome * step) {
       ChannelScales<DeviceLane> scales[kSome];
 #pragma unroll
       for (int i = 0; i < kSome; ++i) scales[i] = end_scales(v, min(first + i * step, call_.dim_v - 1));
@@ -418,7 +521,7 @@ class Attention {
   const Place<Tiles::kQkRow> q_rows_ = Place<Tiles::kQkRow>::of_rows();
   const Place<Tiles::kQkRow> k_columns_ = Place<Tiles::kQkRow>::of_columns();
   const Place<Tiles::kVRow> v_columns_ = Place<Tiles::kVRow>::of_columns();
-  const RowCopy<Tiles::kVRow, kTile.head_dim> copy_v_{Tiles::kVRow};
+  const RowCopy<Tiles::kVRow, kTile.head_dim, kMostWarps / kParts> copy_v_{Tiles::kVRow};
   const S scheme_;
 };
 
@@ -430,6 +533,7 @@ template <class S, Tile kTile>
 constexpr int blocks_a_processor() {
   constexpr bool kLight = std::is_empty_v<typename S::Key> && Element<S::kV>::kBytes == 1;
   if (kTile.head_dim > 128) return 1;
+  if (kTile.key_parts > 1) return 3;
   if (LongRows<S>) return 2;
   if (kTile.head_dim > 64) return kLight ? 3 : 2;
   return kLight ? 4 : 3;

@@ -1,4 +1,4 @@
-// Rows of a tile from global to shared memory, by all threads of a block, without waiting.
+// Rows of a tile from global to shared memory, by all threads of a block that share keys, without waiting.
 #pragma once
 #include <cstdint>
 
@@ -9,9 +9,9 @@
 
 namespace octet::cuda::mma {
 
-/// Copies of tiles of at most kRows rows of kRowBytes. A warp copies eight rows or more at a time, after
-/// which the places of chunks repeat: what a thread adds from turn to turn is the same.
-template <int kRowBytes, int kRows>
+/// Copies of tiles of at most kRows rows of kRowBytes, by at most kWarps warps. A warp copies eight rows or
+/// more at a time, after which the places of chunks repeat: what a thread adds from turn to turn is the same.
+template <int kRowBytes, int kRows, int kWarps>
 class RowCopy {
  public:
   /// row_bytes: from a row in global memory to the next.
@@ -24,7 +24,7 @@ class RowCopy {
 
   /// rows: that there are. to: shared address of the tile, a multiple of kRowBytes.
   __device__ __forceinline__ void operator()(std::uint32_t to, const std::byte* from, int rows) const {
-    constexpr int kFullTurn = kMostWarps * kRowsATurn, kTurns = kRows / kFullTurn;
+    constexpr int kFullTurn = kWarps * kRowsATurn, kTurns = kRows / kFullTurn;
     const int turn = static_cast<int>(blockDim.x / 32) * kRowsATurn;
     to += to_, from += from_;
     if (rows == kRows && turn == kFullTurn && kRows % kFullTurn == 0) [[likely]] {

@@ -16,24 +16,29 @@ template <class S>
 class Launches {
  public:
   static int attend(const Call& call, int tile, const Grid& grid, void* stream) {
-    return with_tile(tile, [&]<int kIndex>() {
+    return with_tile_or_parts(tile, [&]<int kIndex>() {
       constexpr std::size_t kWithoutAsking = 48 * 1024;  // more must be asked for
-      const std::size_t bytes = SharedPlan<S, kTileTable[kIndex]>::bytes(grid.warps);
-      if (bytes > kWithoutAsking) {
-        const cudaError_t error = cudaFuncSetAttribute(
-            mma::attend<S, kIndex>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-        if (error != cudaSuccess) return error;
+      if constexpr (has_tile<kIndex>()) {
+        const auto bytes = static_cast<std::size_t>(grid.shared_bytes);
+        if (bytes > kWithoutAsking) {
+          const cudaError_t error = cudaFuncSetAttribute(
+              mma::attend<S, kIndex>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+          if (error != cudaSuccess) return error;
+        }
+        const dim3 blocks(static_cast<unsigned>(grid.groups), static_cast<unsigned>(grid.heads));
+        const dim3 threads(static_cast<unsigned>(grid.warps) * 32, kTileTable[kIndex].key_parts);
+        return runtime::launch(mma::attend<S, kIndex>, blocks, threads, bytes, stream, call);
+      } else {
+        return cudaErrorInvalidValue;
       }
-      const dim3 blocks(static_cast<unsigned>(grid.groups), static_cast<unsigned>(grid.heads));
-      return runtime::launch(mma::attend<S, kIndex>, blocks, static_cast<unsigned>(grid.warps) * 32, bytes,
-                             stream, call);
     });
   }
 
   static std::int64_t shared_bytes(int tile, std::int32_t warps) {
     std::int64_t bytes = 0;
-    with_tile(tile, [&]<int kIndex>() {
-      bytes = static_cast<std::int64_t>(SharedPlan<S, kTileTable[kIndex]>::bytes(warps));
+    with_tile_or_parts(tile, [&]<int kIndex>() {
+      if constexpr (has_tile<kIndex>())
+        bytes = static_cast<std::int64_t>(SharedPlan<S, kTileTable[kIndex]>::bytes(warps));
       return cudaSuccess;
     });
     return bytes;
@@ -51,6 +56,12 @@ class Launches {
     if constexpr (requires { &S::fill_table; })
       k.table_entries = S::table_entries, k.fill_table = S::fill_table;
     return k;
+  }
+
+ private:
+  template <int kIndex>
+  static constexpr bool has_tile() {
+    return kTileTable[kIndex].key_parts == 1 || attn::MergesParts<S>;
   }
 };
 

@@ -12,7 +12,8 @@ struct Grid {
   std::int32_t groups = 0;  ///< tiles of query rows, or key blocks, of all sequences
   std::int32_t heads = 0;
   std::int32_t batch = 1;
-  std::int32_t warps = 1;  ///< of a block; pack has its own
+  std::int32_t warps = 1;         ///< of a block, each with rows of its own; pack has its own
+  std::int64_t shared_bytes = 0;  ///< of a block: what it needs or more; pack asks for its own
 };
 
 /// Asynchronous on the stream (a cudaStream_t); a cudaError_t, 0 for success.
@@ -20,7 +21,7 @@ using Launch = int (*)(const Call& call, int tile, const Grid& grid, void* strea
 
 struct Kernels {
   Launch pack, attend;
-  std::int64_t (*shared_bytes)(int tile, std::int32_t warps);   ///< shared memory of a block of attend
+  std::int64_t (*shared_bytes)(int tile, std::int32_t warps);   ///< of a block of attend; 0: no such tile
   std::int32_t k_bytes, v_bytes;                                ///< of an element in the products
   std::int32_t key_bytes, block_bytes, channel_bytes;           ///< of constants; 0: none
   bool carries_v;                                               ///< whether P carries V's scales by token

@@ -8,6 +8,7 @@
 #include "base/hd.h"
 #include "cuda/attn/epilogue.cuh"
 #include "cuda/attn/key_arrays.cuh"
+#include "cuda/attn/key_parts.cuh"
 #include "cuda/attn/operand.cuh"
 #include "cuda/attn/outputs.cuh"
 #include "cuda/mma/tile.h"
@@ -35,7 +36,7 @@ struct SharedTiles {
 };
 
 /// Shared memory of a block of threads: the operands' tiles, and the rows on their way out after them; behind
-/// them what warps keep of their outputs, if anything.
+/// them what warps keep of their outputs, if anything, or what parts of the keys leave for each other.
 template <class S, Tile kTile>
 struct SharedPlan {
   using Sums = typename Outputs<S, kTile.head_dim / 8>::Shared;
@@ -52,16 +53,25 @@ struct SharedPlan {
     const std::size_t rows = sizeof(outputs) - fewer * sizeof(outputs[0]);
     return offsetof(SharedPlan, tiles) + (operands > rows ? operands : rows);
   }
+  using Parts = PartsOfRows<S, kTile.head_dim / 8, kTile.key_parts>;
   static std::size_t bytes(int warps) {
-    constexpr std::size_t kOfWarp = std::is_empty_v<Sums> ? 0 : sizeof(Sums);
+    constexpr std::size_t kOfWarp =
+        (std::is_empty_v<Sums> ? 0 : sizeof(Sums)) + (std::is_empty_v<Parts> ? 0 : sizeof(Parts));
     return bytes_before_sums(warps) + static_cast<std::size_t>(warps) * kOfWarp;
   }
-  __device__ __forceinline__ Sums& sums(int warps, int warp) {
-    static_assert(sizeof(tiles) % alignof(Sums) == 0 &&
-                      kRowsAWarp * SharedTiles<S, kTile>::kQkRow % alignof(Sums) == 0 &&
-                      sizeof(outputs[0]) % alignof(Sums) == 0,
-                  "what stands before the sums leaves them aligned");
-    return reinterpret_cast<Sums*>(reinterpret_cast<std::byte*>(this) + bytes_before_sums(warps))[warp];
+  __device__ __forceinline__ Sums& sums(int warps, int warp) { return of_warp<Sums>(warps, warp); }
+  /// What the warps of a row leave, of which `warp` is the number among those of other rows.
+  __device__ __forceinline__ Parts& parts(int warps, int warp) { return of_warp<Parts>(warps, warp); }
+
+ private:
+  static_assert(std::is_empty_v<Sums> || std::is_empty_v<Parts>, "one of them stands behind the tiles");
+  template <class T>
+  __device__ __forceinline__ T& of_warp(int warps, int warp) {
+    static_assert(sizeof(tiles) % alignof(T) == 0 &&
+                      kRowsAWarp * SharedTiles<S, kTile>::kQkRow % alignof(T) == 0 &&
+                      sizeof(outputs[0]) % alignof(T) == 0,
+                  "what stands before leaves it aligned");
+    return reinterpret_cast<T*>(reinterpret_cast<std::byte*>(this) + bytes_before_sums(warps))[warp];
   }
 };
 

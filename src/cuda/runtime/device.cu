@@ -2,6 +2,8 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
+
 namespace octet::cuda::runtime {
 namespace {
 
@@ -33,5 +35,15 @@ std::string refusal() {
 
 std::int64_t shared_bytes() { return attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin); }
 std::int64_t processors() { return attribute(cudaDevAttrMultiProcessorCount); }
+
+std::int64_t blocks_of(std::int64_t shared_bytes) {
+  return attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) /
+         (shared_bytes + attribute(cudaDevAttrReservedSharedMemoryPerBlock));
+}
+std::int64_t bytes_of_blocks(std::int64_t blocks) {
+  const std::int64_t least = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) / (blocks + 1) -
+                             attribute(cudaDevAttrReservedSharedMemoryPerBlock) + 1;
+  return std::clamp<std::int64_t>(least, 0, shared_bytes());
+}
 
 }  // namespace octet::cuda::runtime

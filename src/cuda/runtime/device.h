@@ -14,4 +14,9 @@ std::int64_t shared_bytes();
 /// Its multiprocessors.
 std::int64_t processors();
 
+/// How many blocks of threads of so much shared memory each fit a processor's.
+std::int64_t blocks_of(std::int64_t shared_bytes);
+/// The least shared memory of which no more than `blocks` fit.
+std::int64_t bytes_of_blocks(std::int64_t blocks);
+
 }  // namespace octet::cuda::runtime

@@ -10,8 +10,8 @@ namespace octet::cuda::runtime {
 /// before it touches memory. note: where it runs from PTX of an older architecture that call is not in it,
 /// and it begins when they are done, as ever.
 template <class Call>
-cudaError_t launch(void (*kernel)(Call), dim3 blocks, unsigned threads, std::size_t shared_bytes,
-                   void* stream, const Call& call) {
+cudaError_t launch(void (*kernel)(Call), dim3 blocks, dim3 threads, std::size_t shared_bytes, void* stream,
+                   const Call& call) {
   constexpr int kLeastPtx = 90;
   cudaFuncAttributes built;
   if (const cudaError_t error = cudaFuncGetAttributes(&built, kernel); error != cudaSuccess) return error;
@@ -19,7 +19,7 @@ cudaError_t launch(void (*kernel)(Call), dim3 blocks, unsigned threads, std::siz
   overlaps.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlaps.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = blocks, config.blockDim = dim3(threads), config.dynamicSmemBytes = shared_bytes;
+  config.gridDim = blocks, config.blockDim = threads, config.dynamicSmemBytes = shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = &overlaps, config.numAttrs = built.ptxVersion >= kLeastPtx ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, call);

@@ -14,6 +14,10 @@ __device__ __forceinline__ std::int64_t kept(std::int64_t word) {
   asm volatile("" : "+l"(word));
   return word;
 }
+template <class T>
+__device__ __forceinline__ T* kept(T* at) {
+  return reinterpret_cast<T*>(kept(reinterpret_cast<std::int64_t>(at)));
+}
 
 /// The same flag, of which the compiler does not know that a loop leaves it as it is: it would have a copy of
 /// the loop for each value.
