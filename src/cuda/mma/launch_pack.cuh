@@ -5,6 +5,7 @@
 #include "cuda/mma/launch.h"
 #include "cuda/mma/pack.cuh"
 #include "cuda/mma/with_tile.cuh"
+#include "cuda/runtime/launch.cuh"
 
 namespace octet::cuda::mma {
 
@@ -12,8 +13,7 @@ template <class S>
 int launch_pack(const Call& call, int tile, const Grid& grid, void* stream) {
   return with_tile(tile, [&]<int kIndex>() {
     const dim3 blocks(static_cast<unsigned>(grid.groups), static_cast<unsigned>(grid.heads));
-    pack<S, kIndex><<<blocks, kPackThreads, 0, static_cast<cudaStream_t>(stream)>>>(call);
-    return cudaGetLastError();
+    return runtime::launch(pack<S, kIndex>, blocks, kPackThreads, 0, stream, call);
   });
 }
 

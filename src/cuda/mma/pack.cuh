@@ -9,7 +9,9 @@
 #include "cuda/attn/scheme.cuh"
 #include "cuda/attn/sequence.cuh"
 #include "cuda/mma/tile.h"
+#include "cuda/ptx/grid.cuh"
 #include "cuda/tile/key_order.h"
+#include "cuda/tile/quad.cuh"
 #include "lanes/scalar.h"
 
 namespace octet::cuda::mma {
@@ -73,18 +75,92 @@ class Packing {
                             std::int32_t count, bool in_p) {
     const float k_scale = k.token_scale(begin);
     if constexpr (requires(S s) { s.block(1.0f, 1.0f); }) {
-      float largest = in_p ? 0.0f : 1.0f;
-      for (std::int32_t j = 0; in_p && j < count; ++j) largest = fmaxf(largest, v.token_scale(begin + j));
+      if (!in_p) return scheme_.block(k_scale, 1.0f);
+      constexpr int kWarps = kPackThreads / 32;
+      __shared__ float largest_of_warp[kWarps];
+      const int thread = static_cast<int>(threadIdx.x);
+      float largest = 0;
+      for (std::int32_t j = thread; j < count; j += kPackThreads)
+        largest = fmaxf(largest, v.token_scale(begin + j));
+#pragma unroll
+      for (int lane = 1; lane < 32; lane *= 2)
+        largest = fmaxf(largest, __shfl_xor_sync(tile::kAllLanes, largest, lane));
+      if (thread % 32 == 0) largest_of_warp[thread / 32] = largest;
+      __syncthreads();
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, largest_of_warp[w]);
       return scheme_.block(k_scale, largest);
     } else {
       return scheme_.block(k_scale);
     }
   }
 
-  /// A word of the tile's V is the slots 4 / kBytes w ... of one channel; threads beside each other have
-  /// channels beside each other, which the tensor has together.
+  /// V's elements are what the products take, a word of its rows holds them whole, and no scheme wants
+  /// others.
+  __device__ bool values_in_words() const {
+    constexpr int kElements = 4 / attn::Element<S::kV>::kBytes;
+    if constexpr (requires(const S& s) { s.value(1.0f); }) return false;
+    const DeviceTensor& x = call_.v.codes;
+    const std::int64_t strides = x.stride[0] | x.stride[1] | x.stride[2];
+    return x.dtype == attn::native_dtype<S::kV>() && x.stride[3] == 1 &&
+           reinterpret_cast<std::uintptr_t>(x.data) % 4 == 0 && strides % kElements == 0 &&
+           call_.dim_v % kElements == 0;
+  }
+
   __device__ void put_values(const attn::HeadOperand& v, std::int32_t begin, std::int32_t count,
                              std::int64_t slot) {
+    if (values_in_words())
+      put_words_of_values(v, begin, count, slot);
+    else
+      put_each_value(v, begin, count, slot);
+  }
+
+  /// A thread reads a word of a row, some channels, of as many keys as 16 bytes of a channel hold, and writes
+  /// these. Lanes beside each other have two such groups of keys, whose 32 bytes of a channel lie together,
+  /// of words that the row has together.
+  __device__ void put_words_of_values(const attn::HeadOperand& v, std::int32_t begin, std::int32_t count,
+                                      std::int64_t slot) {
+    constexpr int kBytes = attn::Element<S::kV>::kBytes, kElements = 4 / kBytes, kKeys = 16 / kBytes;
+    constexpr int kRowBytes = kTile.keys * kBytes, kRowWords = kTile.head_dim / kElements;
+    const auto* from =
+        static_cast<const std::byte*>(call_.v.codes.data) + v.offset(begin, 0) * std::int64_t{kBytes};
+    const std::int64_t row_bytes = call_.v.codes.stride[2] * kBytes;
+    std::byte* to = call_.packed.v + slot * kTile.head_dim * kRowBytes;
+    for (int i = static_cast<int>(threadIdx.x); i < kTile.keys / kKeys * kRowWords; i += kPackThreads) {
+      const int word = i / 2 % kRowWords, group = i / 2 / kRowWords * 2 + i % 2;
+      const int first = group * kKeys, left = word * kElements < call_.dim_v ? count - first : 0;
+      std::uint32_t of_key[kKeys];
+#pragma unroll
+      for (int k = 0; k < kKeys; ++k)
+        of_key[k] =
+            k < left ? *reinterpret_cast<const std::uint32_t*>(from + (first + k) * row_bytes + word * 4) : 0;
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        std::uint32_t slots[4];
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+          const auto key = [&](int s) { return of_key[tile::key_of_slot(w * kElements + s, kBytes)]; };
+          if constexpr (kBytes == 1)
+            slots[w] = joined_bytes(key(0), key(1), key(2), key(3), e);
+          else
+            slots[w] = __byte_perm(key(0), key(1), e == 0 ? 0x5410 : 0x7632);
+        }
+        *reinterpret_cast<uint4*>(to + (word * kElements + e) * kRowBytes + group * 16) = {
+            slots[0], slots[1], slots[2], slots[3]};
+      }
+    }
+  }
+  /// Byte number `byte` of each of four words.
+  __device__ static std::uint32_t joined_bytes(std::uint32_t a, std::uint32_t b, std::uint32_t c,
+                                               std::uint32_t d, int byte) {
+    const std::uint32_t both = static_cast<std::uint32_t>(byte | (byte + 4) << 4);
+    return __byte_perm(__byte_perm(a, b, both), __byte_perm(c, d, both), 0x5410);
+  }
+
+  /// A word of the tile's V is the slots 4 / kBytes w ... of one channel; threads beside each other have
+  /// channels beside each other, which the tensor has together.
+  __device__ void put_each_value(const attn::HeadOperand& v, std::int32_t begin, std::int32_t count,
+                                 std::int64_t slot) {
     constexpr int kBytes = attn::Element<S::kV>::kBytes, kSlots = 4 / kBytes, kRowWords = kTile.keys / kSlots;
     auto* to = reinterpret_cast<std::uint32_t*>(call_.packed.v) + slot * kTile.head_dim * kRowWords;
     for (int i = static_cast<int>(threadIdx.x); i < kTile.head_dim * kRowWords; i += kPackThreads) {
@@ -143,6 +219,8 @@ class Packing {
 /// the compiler stops at 32 and spills.
 template <class S, int kIndex>
 __global__ void __launch_bounds__(kPackThreads, 8) pack(const __grid_constant__ Call call) {
+  ptx::wait_for_earlier_kernels();
+  ptx::let_the_next_kernel_start();
   Packing<S, kTileTable[kIndex]>(call).run();
 }
 

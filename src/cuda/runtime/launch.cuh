@@ -3,15 +3,16 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <type_traits>
 
 namespace octet::cuda::runtime {
 
 /// The kernel may begin while those before it on the stream still run: it calls wait_for_earlier_kernels()
 /// before it touches memory. note: where it runs from PTX of an older architecture that call is not in it,
 /// and it begins when they are done, as ever.
-template <class Call>
-cudaError_t launch(void (*kernel)(Call), dim3 blocks, dim3 threads, std::size_t shared_bytes, void* stream,
-                   const Call& call) {
+template <class... Given>
+cudaError_t launch(void (*kernel)(Given...), dim3 blocks, dim3 threads, std::size_t shared_bytes,
+                   void* stream, const std::type_identity_t<Given>&... given) {
   constexpr int kLeastPtx = 90;
   cudaFuncAttributes built;
   if (const cudaError_t error = cudaFuncGetAttributes(&built, kernel); error != cudaSuccess) return error;
@@ -22,7 +23,7 @@ cudaError_t launch(void (*kernel)(Call), dim3 blocks, dim3 threads, std::size_t 
   config.gridDim = blocks, config.blockDim = threads, config.dynamicSmemBytes = shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = &overlaps, config.numAttrs = built.ptxVersion >= kLeastPtx ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, call);
+  return cudaLaunchKernelEx(&config, kernel, given...);
 }
 
 }  // namespace octet::cuda::runtime
