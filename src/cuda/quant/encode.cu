@@ -1,9 +1,11 @@
 // Groups' amax, their scales, and codes.
+#include "cuda/ptx/grid.cuh"
 #include "cuda/quant/encode.cuh"
 #include "cuda/quant/encode_tiles.cuh"
 #include "cuda/quant/encode_tokens.cuh"
 #include "cuda/quant/launch.cuh"
-#include "quant/codes.h"
+#include "cuda/quant/write_codes.cuh"
+#include "cuda/runtime/launch.cuh"
 
 namespace octet::cuda {
 namespace {
@@ -45,6 +47,8 @@ __global__ __launch_bounds__(kThreads) void measure_rows(const __grid_constant__
                                                          const __grid_constant__ GroupAmax amax) {
   __shared__ Factors factors;
   factors.fill(r);
+  ptx::wait_for_earlier_kernels();
+  ptx::let_the_next_kernel_start();
   const Lane lane(r);
   Steps<1> steps;
   Seen seen;
@@ -94,6 +98,8 @@ __global__ __launch_bounds__(1024) void sum_groups(const __grid_constant__ Seque
                                                    const __grid_constant__ Divider tokens,
                                                    std::int64_t* first_group) {
   __shared__ std::int64_t sums[1024];
+  ptx::wait_for_earlier_kernels();
+  ptx::let_the_next_kernel_start();
   const std::int64_t each = (sequences.count + blockDim.x - 1) / blockDim.x;
   const std::int64_t begin = min(each * threadIdx.x, sequences.count),
                      end = min(begin + each, sequences.count);
@@ -119,6 +125,8 @@ __global__ __launch_bounds__(1024) void sum_groups(const __grid_constant__ Seque
 
 __global__ __launch_bounds__(kThreads) void write_scales(const __grid_constant__ ScaleWriting w,
                                                          const __grid_constant__ ScaleMaking making) {
+  ptx::wait_for_earlier_kernels();
+  ptx::let_the_next_kernel_start();
   const std::int64_t index = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const std::int64_t slot = index / w.channel_groups;
   if (slot >= w.groups.slots()) return;
@@ -145,96 +153,6 @@ __global__ __launch_bounds__(kThreads) void write_scales(const __grid_constant__
 }
 
 // --- Codes
-
-/// Eight codes of one thread as bytes in their order.
-template <int kBytes>
-struct Packed {
-  std::uint32_t words[kBytes / 4];
-};
-
-template <int kBytes>
-__device__ void store(const Coding& k, std::int64_t byte_offset, const Packed<kBytes>& packed, int bytes) {
-  auto* to = static_cast<unsigned char*>(k.codes.data) + byte_offset;
-  if (k.in_vectors && bytes == kBytes) {
-    if constexpr (kBytes == 4) {
-      *reinterpret_cast<std::uint32_t*>(to) = packed.words[0];
-    } else if constexpr (kBytes == 8) {
-      *reinterpret_cast<uint2*>(to) = {packed.words[0], packed.words[1]};
-    } else {
-#pragma unroll
-      for (int i = 0; i < kBytes / 16; ++i)
-        reinterpret_cast<uint4*>(to)[i] = {packed.words[4 * i], packed.words[4 * i + 1],
-                                           packed.words[4 * i + 2], packed.words[4 * i + 3]};
-    }
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < kBytes; ++i)
-    if (i < bytes) to[i] = static_cast<unsigned char>(packed.words[i / 4] >> (i % 4 * 8));
-}
-
-template <class Code>
-__device__ Packed<8> packed_bytes(const float (&v)[kChannels], const Code& code) {
-  Packed<8> p{};
-#pragma unroll
-  for (int i = 0; i < kChannels; ++i) p.words[i / 4] |= (code(v[i]) & 0xffu) << (i % 4 * 8);
-  return p;
-}
-
-template <class Code>
-__device__ Packed<16> packed_halves(const float (&v)[kChannels], const Code& code) {
-  Packed<16> p{};
-#pragma unroll
-  for (int i = 0; i < kChannels; ++i) p.words[i / 2] |= (code(v[i]) & 0xffffu) << (i % 2 * 16);
-  return p;
-}
-
-/// Eight codes at element `offset` of the codes, `count` of which exist, from what the scale has been taken
-/// off.
-__device__ void write_vector(const Coding& k, std::int64_t offset, int count, const float* at) {
-  float v[kChannels];
-#pragma unroll
-  for (int i = 0; i < kChannels; ++i) v[i] = at[i];
-  count = min(count, kChannels);
-  switch (k.codes.dtype) {
-    case DType::s8:
-      if (k.clamps)
-        return store(k, offset,
-                     packed_bytes(v, [](float x) { return as_unsigned(quant::nearest_code(x, 127.0f)); }),
-                     count);
-      return store(k, offset, packed_bytes(v, [](float x) { return bits_of(x + quant::kRoundToInteger); }),
-                   count);
-    case DType::s4: {
-      Packed<4> p4{};
-#pragma unroll
-      for (int i = 0; i < kChannels; ++i)
-        p4.words[0] |= (as_unsigned(quant::nearest_code(v[i], 7.0f)) & 0xfu) << (4 * i);
-      if (count < kChannels) p4.words[0] &= (1u << (4 * count)) - 1;  // the last nibble of an odd dim is 0
-      return store(k, offset / 2, p4, (count + 1) / 2);
-    }
-    case DType::e4m3:
-      return store(k, offset, packed_bytes(v, [](float x) { return e4m3_code_from_f32(x); }), count);
-    case DType::e5m2:
-      return store(k, offset, packed_bytes(v, [](float x) { return e5m2_code_from_f32(x); }), count);
-    case DType::f16:
-      return store(k, 2 * offset, packed_halves(v, [](float x) { return f16_code(x); }), 2 * count);
-    case DType::bf16:
-      return store(k, 2 * offset, packed_halves(v, [](float x) { return bf16_code_from_f32(x); }), 2 * count);
-    case DType::f64: {
-      double* to = static_cast<double*>(k.codes.data) + offset;
-#pragma unroll
-      for (int i = 0; i < kChannels; ++i)
-        if (i < count) to[i] = static_cast<double>(v[i]);
-      return;
-    }
-    default: {
-      Packed<32> p32;
-#pragma unroll
-      for (int i = 0; i < kChannels; ++i) p32.words[i] = bits_of(v[i]);
-      return store(k, 4 * offset, p32, 4 * count);
-    }
-  }
-}
 
 /// One row after the other, so many rows apart, and where its elements, codes and scale lie.
 struct RowCursor {
@@ -294,6 +212,8 @@ __global__ __launch_bounds__(kThreads, 2) void encode_rows(const __grid_constant
   __shared__ std::uint32_t tile_peak;
   if (threadIdx.x == 0) tile_peak = 0;
   factors.fill(r);
+  ptx::wait_for_earlier_kernels();
+  ptx::let_the_next_kernel_start();
   const Lane lane(r);
   const BlockRows rows(r, k);
   const std::uint32_t end = rows.first + rows.count;
@@ -396,29 +316,27 @@ void launch_vectors(const RowReading& rows, Coding coding, void* stream) {
     coding.rows_of_block = static_cast<int>(each) * at_once;
     blocks = (rows.order.rows + coding.rows_of_block - 1) / coding.rows_of_block;
   }
-  encode_rows<Stored, kVectors>
-      <<<static_cast<std::uint32_t>(blocks), kThreads, 0, stream_of(stream)>>>(rows, coding);
+  runtime::launch(encode_rows<Stored, kVectors>, static_cast<std::uint32_t>(blocks), kThreads, 0, stream,
+                  rows, coding);
 }
 
 }  // namespace
 
 void launch_measure(const RowReading& rows, const GroupAmax& amax, void* stream) {
   const std::uint32_t blocks = blocks_for(rows, kMeasuredRows);
-  if (rows.x.dtype == DType::f32)
-    measure_rows<float><<<blocks, kThreads, 0, stream_of(stream)>>>(rows, amax);
-  else
-    measure_rows<std::uint16_t><<<blocks, kThreads, 0, stream_of(stream)>>>(rows, amax);
+  runtime::launch(rows.x.dtype == DType::f32 ? measure_rows<float> : measure_rows<std::uint16_t>, blocks,
+                  kThreads, 0, stream, rows, amax);
 }
 
 void launch_first_groups(const Sequences& sequences, std::int64_t tokens, std::int64_t* first_group,
                          void* stream) {
-  sum_groups<<<1, 1024, 0, stream_of(stream)>>>(sequences, Divider(tokens), first_group);
+  runtime::launch(sum_groups, 1, 1024, 0, stream, sequences, Divider(tokens), first_group);
 }
 
 void launch_scales(const ScaleWriting& writing, const ScaleMaking& making, void* stream) {
   const std::int64_t count = writing.groups.slots() * writing.channel_groups;
-  write_scales<<<static_cast<std::uint32_t>((count + kThreads - 1) / kThreads), kThreads, 0,
-                 stream_of(stream)>>>(writing, making);
+  runtime::launch(write_scales, static_cast<std::uint32_t>((count + kThreads - 1) / kThreads), kThreads, 0,
+                  stream, writing, making);
 }
 
 void launch_encode(const RowReading& rows, const Coding& coding, void* stream) {

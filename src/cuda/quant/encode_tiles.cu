@@ -2,8 +2,10 @@
 // or sequence (encode_tokens.cu: a token). A block of threads has a tile of tokens of one sequence and head,
 // so that what belongs to these is loaded once.
 #include "cuda/ptx/cp_async.cuh"
+#include "cuda/ptx/grid.cuh"
 #include "cuda/quant/encode_tiles.cuh"
 #include "cuda/quant/launch.cuh"
+#include "cuda/runtime/launch.cuh"
 #include "quant/codes.h"
 
 namespace octet::cuda {
@@ -119,6 +121,8 @@ __global__ __launch_bounds__(kThreads,
             row = thread / Shape::kLanes, channel = lane * kChannels;
   const Sequences& sequences = r.order.sequences;
   const auto heads = static_cast<std::int32_t>(r.x.shape[1]);
+  ptx::wait_for_earlier_kernels();
+  ptx::let_the_next_kernel_start();
   const TokenGroup group = group_at(groups, sequences, r.order.heads, blockIdx.x);
   if (group.length == 0) return;
 
@@ -226,14 +230,13 @@ void launch_shape(const RowReading& rows, const Coding& coding, void* stream) {
       coding.tile == Tile::none ? kRowsOfThread * Shape::kRowsAtOnce : coding.groups.tokens;
   const Groups groups(rows.x.shape, sequences.cu_seqlens ? sequences.count : 0, tokens);
   const auto blocks = static_cast<std::uint32_t>(groups.slots());
-  const cudaStream_t on = stream_of(stream);
   RowReading r = rows;
   r.lanes_log2 = 0;
   while ((1 << r.lanes_log2) < Shape::kLanes) ++r.lanes_log2;
   const auto launch = [&](auto* kernel) {
     constexpr int kBytes = sizeof(Ring<Shape>);
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-    kernel<<<blocks, kThreads, kBytes, on>>>(r, coding, groups);
+    runtime::launch(kernel, blocks, kThreads, kBytes, stream, r, coding, groups);
   };
   if (rows.hadamard == 0)
     launch(encode_tiles<Shape, Work::multiplied>);

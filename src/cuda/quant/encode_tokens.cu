@@ -6,9 +6,11 @@
 
 #include <algorithm>
 
+#include "cuda/ptx/grid.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/plan.cuh"
 #include "cuda/quant/row_space.cuh"
+#include "cuda/runtime/launch.cuh"
 #include "quant/codes.h"
 
 namespace octet::cuda {
@@ -245,6 +247,8 @@ __global__ __launch_bounds__(kTokenThreads, kBlocksOfProcessor) void encode_toke
     for (unsigned i = threadIdx.x; i < Shape::kDim / 4; i += kTokenThreads)
       signs_here.factor[i] = signs.factor[i];
   __syncthreads();
+  ptx::wait_for_earlier_kernels();
+  ptx::let_the_next_kernel_start();
   Encoder<Shape, kWork>(r, k, signs_here, tiles, turns_of_tile, spaces[threadIdx.x / kWarp], peaks).run();
 }
 
@@ -269,7 +273,7 @@ void launch_shape(const RowReading& rows, const Coding& coding, void* stream) {
   if (blocks == 0) return;
   const auto launch = [&](auto* kernel) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-    kernel<<<blocks, kTokenThreads, kBytes, stream_of(stream)>>>(rows, coding, signs, tiles, turns_of_tile);
+    runtime::launch(kernel, blocks, kTokenThreads, kBytes, stream, rows, coding, signs, tiles, turns_of_tile);
   };
   if (rows.hadamard == 0)
     launch(encode_tokens<Shape, Work::multiplied>);

@@ -3,9 +3,11 @@
 #include <string>
 
 #include "base/try.h"
+#include "cuda/ptx/grid.cuh"
 #include "cuda/quant/encode.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/plan.cuh"
+#include "cuda/runtime/launch.cuh"
 #include "octet/dtype.hpp"
 
 namespace octet::cuda {
@@ -29,6 +31,8 @@ __global__ __launch_bounds__(kThreads) void q_anchor_rows(const __grid_constant_
                                                           const __grid_constant__ TensorView mean,
                                                           int heads_per_mean, float softmax_scale,
                                                           const __grid_constant__ TensorView out) {
+  ptx::wait_for_earlier_kernels();
+  ptx::let_the_next_kernel_start();
   const Place p = order.at(blockIdx.x * (kThreads / kSums) + threadIdx.x / kSums);
   const int own = static_cast<int>(threadIdx.x) % kSums;
   double sum = 0;
@@ -79,8 +83,8 @@ Status fill_q_anchor(const TensorView& q, const Sequences& sequences, const Tens
   OCTET_TRY(check_size(q, 1, nullptr));
   const RowOrder order(q, sequences);
   constexpr std::uint32_t kRowsOfBlock = kThreads / kSums;
-  q_anchor_rows<<<(order.rows + kRowsOfBlock - 1) / kRowsOfBlock, kThreads, 0, stream_of(stream)>>>(
-      order, q, mean, static_cast<int>(q.shape[1] / mean.shape[1]), softmax_scale, out);
+  runtime::launch(q_anchor_rows, (order.rows + kRowsOfBlock - 1) / kRowsOfBlock, kThreads, 0, stream, order,
+                  q, mean, static_cast<int>(q.shape[1] / mean.shape[1]), softmax_scale, out);
   return launch_status("fill_q_anchor");
 }
 

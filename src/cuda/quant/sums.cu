@@ -1,7 +1,10 @@
 // K's mean and V's channel exponents.
 #include "cuda/ptx/cp_async.cuh"
+#include "cuda/ptx/grid.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/sums.cuh"
+#include "cuda/quant/tree_sum.cuh"
+#include "cuda/runtime/launch.cuh"
 
 #include "quant/channel_exponent.h"
 #include "quant/smooth.h"
@@ -23,41 +26,6 @@ __device__ std::uint32_t load_now(const std::uint32_t* from) {
   std::uint32_t x;
   asm volatile("ld.global.u32 %0, [%1];" : "=r"(x) : "l"(from));
   return x;
-}
-
-/// term(i) for i in [0, count), added as a tree adds its leaves: neighbours, level by level, an odd last one
-/// as it is. Eight at once, so that their loads are on their way beside each other.
-template <class Term>
-__device__ float tree_sum(int count, const Term& term) {
-  constexpr int kAtOnce = 8, kLevels = 28;
-  float waiting[kLevels];  // [level]: a subtree of 8 * 2^level that waits for its right neighbour
-  std::uint32_t occupied = 0;
-  float sum = 0;
-  for (int first = 0; first < count; first += kAtOnce) {
-    float a[kAtOnce];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i)
-      a[i] = term(min(first + i, count - 1));  // no branch, so that loads stay together
-    int left = min(kAtOnce, count - first);
-#pragma unroll
-    for (int half = kAtOnce / 2; half > 0; half /= 2) {
-#pragma unroll
-      for (int i = 0; i < half; ++i) a[i] = 2 * i + 1 < left ? a[2 * i] + a[2 * i + 1] : a[2 * i];
-      left = (left + 1) / 2;
-    }
-    sum = a[0];
-    if (first + kAtOnce >= count) break;  // the last subtree, which is the right one of all that wait
-    int level = 0;
-    for (; occupied >> level & 1; ++level) {
-      sum = waiting[level] + sum;
-      occupied &= ~(1u << level);
-    }
-    waiting[level] = sum;
-    occupied |= 1u << level;
-  }
-  for (int level = 0; occupied >> level; ++level)
-    if (occupied >> level & 1) sum = waiting[level] + sum;
-  return sum;
 }
 
 /// Calls body(v) with the rows of a leaf, one after the other. Of the warp; body is called for kLeaf rows at
@@ -264,6 +232,8 @@ __global__ __launch_bounds__(kLeafThreads) void sum_leaves(const __grid_constant
   auto& ring = *reinterpret_cast<LeafRing<Stored>*>(ring_memory);
   const Lane lane(r);
   const int channel = lane.first;
+  ptx::wait_for_earlier_kernels();
+  ptx::let_the_next_kernel_start();
   const LeafPlace at(r, walk, lane, trees.leaves_log2);
   float sum[kChannels];
   std::uint32_t range[kChannels];
@@ -332,6 +302,8 @@ __global__ __launch_bounds__(kThreads, 1) void finish_mean(const __grid_constant
                                                            const __grid_constant__ Subtrees trees,
                                                            const __grid_constant__ TensorView mean) {
   __shared__ float parts[kMeanParts][kMeanChannels];
+  ptx::wait_for_earlier_kernels();
+  ptx::let_the_next_kernel_start();
   const std::uint32_t per_unit = (static_cast<std::uint32_t>(r.dim) + kMeanChannels - 1) / kMeanChannels;
   const UnitPlace at(r, blockIdx.x / per_unit);
   const int part = static_cast<int>(threadIdx.x) / kMeanChannels,
@@ -355,6 +327,8 @@ __global__ __launch_bounds__(kThreads, 1) void finish_mean(const __grid_constant
 __global__ __launch_bounds__(kThreads) void write_anchor(const __grid_constant__ RowReading r,
                                                          const __grid_constant__ TensorView anchor,
                                                          const __grid_constant__ TensorView mean) {
+  ptx::wait_for_earlier_kernels();
+  ptx::let_the_next_kernel_start();
   const UnitPlace at(r, blockIdx.x);
   const int channel = static_cast<int>(threadIdx.x);
   if (channel >= r.dim) return;
@@ -492,6 +466,8 @@ __global__ __launch_bounds__(kLeafThreads) void square_leaves(const __grid_const
   auto& ring = *reinterpret_cast<LeafRing<Stored>*>(ring_memory);
   const Lane lane(r);
   const int channel = lane.first;
+  ptx::wait_for_earlier_kernels();
+  ptx::let_the_next_kernel_start();
   const LeafPlace at(r, walk, lane, trees.leaves_log2);
   float sum[kChannels];
   std::uint32_t range[kChannels];
@@ -512,16 +488,6 @@ __global__ __launch_bounds__(kLeafThreads) void square_leaves(const __grid_const
     store_subtree<Ranges::joined>(trees, at.slot, channel, r.dim, sum, range);
 }
 
-/// The largest of one number of each thread; of the block. `shared`: kWarp of them.
-__device__ std::int64_t largest_of_block(std::int64_t x, std::int64_t* shared) {
-  for (int lane = 1; lane < kWarp; lane *= 2) x = max(x, __shfl_xor_sync(kAllLanes, x, lane));
-  if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = x;
-  __syncthreads();
-  x = shared[0];
-  for (unsigned i = 1; i < blockDim.x / kWarp; ++i) x = max(x, shared[i]);
-  return x;
-}
-
 /// exponent[channel] of a sequence of a head from the channels' sums of scaled squares; of the block, whose
 /// first threads have a channel each and the others none.
 __device__ void write_exponents(const RowReading& r, const UnitPlace& at, const TensorView& exponent,
@@ -529,7 +495,7 @@ __device__ void write_exponents(const RowReading& r, const UnitPlace& at, const 
   const int channel = static_cast<int>(threadIdx.x);
   const bool counts = channel < r.channels && amax > 0;
   const std::int64_t order = counts ? quant::norm_order(__fsqrt_rn(sum), amax) : INT64_MIN;
-  const std::int64_t largest = largest_of_block(order, shared);
+  const std::int64_t largest = largest_of_block(order, shared, kThreads / kWarp);
   if (channel < r.channels)
     static_cast<std::int32_t*>(exponent.data)[at.offset(r, exponent) + channel] =
         quant::channel_exponent(order, largest, amax);
@@ -615,6 +581,8 @@ __global__ __launch_bounds__(kThreads) void finish_exponents(const __grid_consta
   __shared__ std::int64_t orders[kWarp];
   constexpr int kSmallestSquared = -63, kLargestSquared = 63;  // exponents whose squares are normal numbers
   constexpr std::uint32_t kZeros = kInfBits >> kF32MantissaBits;  // the range of zeros alone
+  ptx::wait_for_earlier_kernels();
+  ptx::let_the_next_kernel_start();
   const UnitPlace at(r, blockIdx.x);
   const SubtreesOfSequence of = subtrees_of(r, trees, at.unit, at.s);
   if (squares == Squares::not_added)
@@ -667,8 +635,8 @@ void launch_leaves(const RowReading& rows, const Subtrees& trees, Kernel* kernel
   const std::int64_t leaves = std::int64_t{walk.count} << trees.leaves_log2,
                      of_block = kLeafThreads >> rows.lanes_log2;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-  kernel<<<static_cast<std::uint32_t>((leaves + of_block - 1) / of_block), kLeafThreads, kBytes,
-           stream_of(stream)>>>(rows, trees, walk);
+  runtime::launch(kernel, static_cast<std::uint32_t>((leaves + of_block - 1) / of_block), kLeafThreads,
+                  kBytes, stream, rows, trees, walk);
 }
 
 std::uint32_t units_of(const RowReading& rows) {
@@ -695,12 +663,12 @@ void launch_mean(const RowReading& rows, const Subtrees& trees, const TensorView
   else
     launch_leaves<std::uint16_t>(rows, trees, sum_leaves<std::uint16_t>, stream);
   const auto columns = static_cast<std::uint32_t>((rows.dim + kMeanChannels - 1) / kMeanChannels);
-  finish_mean<<<units * columns, kThreads, 0, stream_of(stream)>>>(rows, trees, mean);
+  runtime::launch(finish_mean, units * columns, kThreads, 0, stream, rows, trees, mean);
 }
 
 void launch_anchor(const RowReading& rows, const TensorView& anchor, const TensorView& mean, void* stream) {
   if (const std::uint32_t units = units_of(rows); units > 0)
-    write_anchor<<<units, kThreads, 0, stream_of(stream)>>>(rows, anchor, mean);
+    runtime::launch(write_anchor, units, kThreads, 0, stream, rows, anchor, mean);
 }
 
 void launch_exponents(const RowReading& rows, const Subtrees& trees, const TensorView& exponent,
@@ -715,11 +683,8 @@ void launch_exponents(const RowReading& rows, const Subtrees& trees, const Tenso
     else
       launch_leaves<std::uint16_t>(rows, trees, square_leaves<std::uint16_t>, stream);
   }
-  if (is_f32)
-    finish_exponents<float><<<units, kThreads, 0, stream_of(stream)>>>(rows, trees, squares, exponent);
-  else
-    finish_exponents<std::uint16_t>
-        <<<units, kThreads, 0, stream_of(stream)>>>(rows, trees, squares, exponent);
+  runtime::launch(is_f32 ? finish_exponents<float> : finish_exponents<std::uint16_t>, units, kThreads, 0,
+                  stream, rows, trees, squares, exponent);
 }
 
 }  // namespace octet::cuda

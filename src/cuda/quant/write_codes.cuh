@@ -1,0 +1,100 @@
+// Eight numbers of a thread as codes of any format, in memory.
+#pragma once
+#include <cstdint>
+
+#include "cuda/quant/scaling.cuh"
+#include "quant/codes.h"
+
+namespace octet::cuda {
+
+/// Eight codes of one thread as bytes in their order.
+template <int kBytes>
+struct Packed {
+  std::uint32_t words[kBytes / 4];
+};
+
+template <int kBytes>
+__device__ void store(const Coding& k, std::int64_t byte_offset, const Packed<kBytes>& packed, int bytes) {
+  auto* to = static_cast<unsigned char*>(k.codes.data) + byte_offset;
+  if (k.in_vectors && bytes == kBytes) {
+    if constexpr (kBytes == 4) {
+      *reinterpret_cast<std::uint32_t*>(to) = packed.words[0];
+    } else if constexpr (kBytes == 8) {
+      *reinterpret_cast<uint2*>(to) = {packed.words[0], packed.words[1]};
+    } else {
+#pragma unroll
+      for (int i = 0; i < kBytes / 16; ++i)
+        reinterpret_cast<uint4*>(to)[i] = {packed.words[4 * i], packed.words[4 * i + 1],
+                                           packed.words[4 * i + 2], packed.words[4 * i + 3]};
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kBytes; ++i)
+    if (i < bytes) to[i] = static_cast<unsigned char>(packed.words[i / 4] >> (i % 4 * 8));
+}
+
+template <class Code>
+__device__ Packed<8> packed_bytes(const float (&v)[kChannels], const Code& code) {
+  Packed<8> p{};
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) p.words[i / 4] |= (code(v[i]) & 0xffu) << (i % 4 * 8);
+  return p;
+}
+
+template <class Code>
+__device__ Packed<16> packed_halves(const float (&v)[kChannels], const Code& code) {
+  Packed<16> p{};
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) p.words[i / 2] |= (code(v[i]) & 0xffffu) << (i % 2 * 16);
+  return p;
+}
+
+/// Eight codes at element `offset` of the codes, `count` of which exist, from what the scale has been taken
+/// off.
+__device__ inline void write_vector(const Coding& k, std::int64_t offset, int count, const float* at) {
+  float v[kChannels];
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) v[i] = at[i];
+  count = min(count, kChannels);
+  switch (k.codes.dtype) {
+    case DType::s8:
+      if (k.clamps)
+        return store(k, offset,
+                     packed_bytes(v, [](float x) { return as_unsigned(quant::nearest_code(x, 127.0f)); }),
+                     count);
+      return store(k, offset, packed_bytes(v, [](float x) { return bits_of(x + quant::kRoundToInteger); }),
+                   count);
+    case DType::s4: {
+      Packed<4> p4{};
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i)
+        p4.words[0] |= (as_unsigned(quant::nearest_code(v[i], 7.0f)) & 0xfu) << (4 * i);
+      if (count < kChannels) p4.words[0] &= (1u << (4 * count)) - 1;  // the last nibble of an odd dim is 0
+      return store(k, offset / 2, p4, (count + 1) / 2);
+    }
+    case DType::e4m3:
+      return store(k, offset, packed_bytes(v, [](float x) { return e4m3_code_from_f32(x); }), count);
+    case DType::e5m2:
+      return store(k, offset, packed_bytes(v, [](float x) { return e5m2_code_from_f32(x); }), count);
+    case DType::f16:
+      return store(k, 2 * offset, packed_halves(v, [](float x) { return f16_code(x); }), 2 * count);
+    case DType::bf16:
+      return store(k, 2 * offset, packed_halves(v, [](float x) { return bf16_code_from_f32(x); }), 2 * count);
+    case DType::f64: {
+      double* to = static_cast<double*>(k.codes.data) + offset;
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i)
+        if (i < count) to[i] = static_cast<double>(v[i]);
+      return;
+    }
+    default: {
+      Packed<32> p32;
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i) p32.words[i] = bits_of(v[i]);
+      return store(k, 4 * offset, p32, 4 * count);
+    }
+  }
+}
+
+}  // namespace octet::cuda
