@@ -1,6 +1,7 @@
 #include "capi/prepass_cuda.h"
 
 #include <array>
+#include <vector>
 
 #include "base/try.h"
 #include "capi/placed.h"
@@ -37,19 +38,20 @@ Result<AttentionArgs> prepare_on_device(const Plan& plan, const CallLayout& call
   const Sequences queries = sequences_of(d, d.tokens_q, args.cu_seqlens_q);
   const Sequences keys = sequences_of(d, d.tokens_k, args.cu_seqlens_k);
   AttentionArgs ready = args;
+  std::vector<cuda::PlainOperand> operands;
   const auto convert = [&](QuantizedTensor& x, const OperandPlan& planned, const quant::OperandRecipe& recipe,
-                           const Sequences& sequences, bool now) -> Status {
-    if (!is_made(planned)) return {};
+                           const Sequences& sequences, bool now) {
+    if (!is_made(planned)) return;
     const QuantizedTensor out = placed(planned.layout, args.workspace);
-    if (now) OCTET_TRY(cuda::quantize(x.codes, sequences, recipe, out, scratch, args.stream, words));
+    if (now) operands.push_back({x.codes, sequences, recipe, out});
     x = out;
-    return {};
   };
   const bool makes_keys = which != Operands::queries;
-  OCTET_TRY(convert(ready.k, plan.k, recipes.k, keys, makes_keys));
-  OCTET_TRY(convert(ready.v, plan.v, recipes.v, keys, makes_keys));
+  convert(ready.k, plan.k, recipes.k, keys, makes_keys);
+  convert(ready.v, plan.v, recipes.v, keys, makes_keys);
+  if (which != Operands::keys) convert(ready.q, plan.q, recipes.q, queries, true);
+  OCTET_TRY(cuda::quantize(operands, scratch, args.stream, words));
   if (which == Operands::keys) return ready;
-  OCTET_TRY(convert(ready.q, plan.q, recipes.q, queries, true));
   // note: without keys there is no mean, and every LSE is -inf whatever is added to it.
   if (!shifts_lse(d) || d.tokens_k == 0 || d.tokens_q == 0) return ready;
 

@@ -35,6 +35,9 @@ Status quantize(const TensorView&, const Sequences&, const quant::OperandRecipe&
                 void*, void*, const DeviceWords&) {
   return absent();
 }
+Status quantize(std::span<const PlainOperand>, void*, void*, const DeviceWords&, Launches) {
+  return absent();
+}
 Status dequantize(const QuantizedTensor&, const Sequences&, const TensorView&, void*, void*) {
   return absent();
 }

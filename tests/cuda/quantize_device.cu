@@ -1,6 +1,7 @@
 // The GPU's quantiser against the CPU's: every byte of codes, scales, exponents and means, over formats,
 // granularities, smoothing, rotation, equalisation, rules, floors, dtypes, strides, lengths, dims and packed
-// sequences; then dequantising, the shared amax and q's products with K's mean. Prints a line a group and the
+// sequences, each step in its own launch and short sequences in one; then dequantising, the shared amax, q's
+// products with K's mean, and several operands in one call. Prints a line a group and the
 // first difference with its place; where there is no GPU it says so and does nothing.
 //   quantize_device [--cases N] [--seed N]    N inputs for each recipe
 //   quantize_device --time                    GB/s of int8's default recipe beside a plain copy's
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -238,7 +240,7 @@ bool is_ok(const Status& status, const Case& c) {
   return false;
 }
 
-bool runs(Case c) {
+bool runs(Case c, cuda::Launches launches) {
   const bool packed = !c.cu_seqlens.empty();
   const auto count = packed ? static_cast<std::int64_t>(c.cu_seqlens.size()) - 1 : c.shape[0];
   Twin x(input_view(c));
@@ -280,9 +282,8 @@ bool runs(Case c) {
   const Status expected = quant::quantize(x.host, sequences, for_host, host, {});
   const std::int64_t bytes = cuda::quantize_scratch_bytes(c.shape, for_device, packed ? count : 0);
   Buffer work(bytes);
-  if (!is_ok(cuda::quantize(x.device, on_device, for_device, device, work.device(), nullptr, device_words),
-             c))
-    return false;
+  const cuda::PlainOperand operand{x.device, on_device, for_device, device};
+  if (!is_ok(cuda::quantize({&operand, 1}, work.device(), nullptr, device_words, launches), c)) return false;
   check(cudaDeviceSynchronize(), c.text().c_str());
   bool good = same("codes", codes, c);
   good &= same("scales", scales, c);
@@ -381,7 +382,8 @@ int compare_recipes(const Options& options) {
               c.recipe.smooth = smooth, c.recipe.rotate = rotate, c.recipe.equalise = equalise;
               draw(c, generator);
               ++ran;
-              if (bad < 3 && !runs(c)) ++bad;
+              for (const cuda::Launches launches : {cuda::Launches::fewest, cuda::Launches::one_a_step})
+                if (bad < 3 && !runs(c, launches)) ++bad;
             }
       std::printf("%-5s %-13s %d of %d inputs differ\n", dtype_name(format).c_str(),
                   has_scales ? granularities[granularity] : "converted", bad, ran);
@@ -450,6 +452,82 @@ int compare_q_anchor(unsigned seed) {
           ++bad;
       }
   std::printf("q_anchor: %d of 30 inputs differ\n", bad);
+  return bad;
+}
+
+/// What quantize() writes, in memory of its own.
+struct Written {
+  Twin codes, scales, exponent, mean;
+  QuantizedTensor out;
+
+  explicit Written(const QuantizedTensor& layout)
+      : codes(layout.codes),
+        scales(layout.scales),
+        exponent(layout.channel_exponent),
+        mean(layout.mean),
+        out(layout) {
+    out.codes = codes.device, out.scales = scales.device, out.channel_exponent = exponent.device,
+    out.mean = mean.device;
+  }
+  bool operator==(const Written& other) const {
+    return codes.buffer.download() == other.codes.buffer.download() &&
+           scales.buffer.download() == other.scales.buffer.download() &&
+           exponent.buffer.download() == other.exponent.buffer.download() &&
+           mean.buffer.download() == other.mean.buffer.download();
+  }
+};
+
+/// Q, K and V of one call in the fewest launches against each step of each operand in its own: heads, tokens
+/// and dims of their own, so that some share a launch, some have another kernel and some are too long for
+/// any.
+int compare_together(unsigned seed) {
+  int bad = 0, ran = 0;
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const std::int64_t dim : {32, 64, 80, 128})
+      for (const std::int64_t keys : {1, 49, 197, 600})
+        for (const Granularity of_k : {Granularity::token, Granularity::block, Granularity::channel}) {
+          Case c[3];
+          for (int i = 0; i < 3; ++i) {
+            c[i].shape = {2, i == 0 ? 6 : 3, i == 0 ? 33 : keys, i == 2 ? 64 : dim};
+            c[i].dtype = dtype, c[i].data = ran % 5, c[i].seed = seed + static_cast<unsigned>(i);
+            c[i].recipe.largest_code = 127, c[i].recipe.block = 64;
+          }
+          c[0].recipe.rotate = c[1].recipe.rotate = Rotate::on;
+          c[1].recipe.smooth = Smooth::mean, c[1].recipe.granularity = of_k;
+          c[2].recipe.equalise = Equalise::on, c[2].recipe.block_floor_octaves = 8;
+          std::vector<std::unique_ptr<Twin>> x;
+          std::vector<std::unique_ptr<Written>> together, apart;
+          std::vector<cuda::PlainOperand> operands;
+          std::int64_t bytes = 0;
+          for (const Case& of : c) {
+            x.push_back(std::make_unique<Twin>(input_view(of)));
+            fill(of, x.back()->host);
+            x.back()->buffer.upload();
+            const QuantizedTensor layout = quant::layout(of.shape, of.recipe, 0);
+            together.push_back(std::make_unique<Written>(layout));
+            apart.push_back(std::make_unique<Written>(layout));
+            operands.push_back(
+                {x.back()->device, {of.shape[0], of.shape[2], nullptr}, of.recipe, together.back()->out});
+            bytes = std::max(bytes, cuda::quantize_scratch_bytes(of.shape, of.recipe, 0));
+          }
+          Buffer scratch(bytes);
+          bool good = is_ok(cuda::quantize(operands, scratch.device(), nullptr, {}), c[0]);
+          for (std::size_t i = 0; i < operands.size(); ++i) {
+            operands[i].out = apart[i]->out;
+            good &= is_ok(
+                cuda::quantize({&operands[i], 1}, scratch.device(), nullptr, {}, cuda::Launches::one_a_step),
+                c[i]);
+          }
+          check(cudaDeviceSynchronize(), "three operands");
+          ++ran;
+          for (std::size_t i = 0; i < operands.size(); ++i) {
+            if (*together[i] == *apart[i]) continue;
+            std::printf("  operand %zu differs\n    %s\n", i, c[i].text().c_str());
+            good = false;
+          }
+          bad += !good;
+        }
+  std::printf("three operands: %d of %d inputs differ\n", bad, ran);
   return bad;
 }
 
@@ -631,8 +709,8 @@ int main(int argc, char** argv) {
     return 0;
   }
   std::printf("seed %u, %d inputs a recipe\n", options.seed, options.cases);
-  const int failed = octet::compare_amax(options.seed) + octet::compare_q_anchor(options.seed) +
-                     octet::compare_recipes(options);
+  const int failed = octet::compare_amax(options.seed) + octet::compare_together(options.seed) +
+                     octet::compare_q_anchor(options.seed) + octet::compare_recipes(options);
   std::printf("%d inputs failed\n", failed);
   return failed != 0;
 }

@@ -5,6 +5,7 @@
 #include "cuda/quant/encode.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/plan.cuh"
+#include "cuda/quant/short_sequences.cuh"
 #include "cuda/quant/sums.cuh"
 #include "quant/check.h"
 #include "quant/codes.h"
@@ -106,21 +107,29 @@ Tile tile_of(const Call& call) {
   return has_floor && call.plan.blocks.tokens <= kMostOfTile ? Tile::floor : Tile::none;
 }
 
-void encode(const Call& call) {
+/// What of the coding the recipe says.
+Coding coding_of(const Call& call) {
   const quant::OperandRecipe& recipe = call.recipe;
-  const ScratchPlan& plan = call.plan;
   Coding coding;
   coding.codes = call.out.codes;
   coding.in_vectors = codes_in_vectors(call.out.codes);
   coding.non_finite = call.words.non_finite;
+  if (!quant::has_scales(recipe.format)) return coding;
+  coding.scales = call.out.scales;
+  coding.clamps = call.is_shared() || recipe.largest_code > 127 || call.plan.channel_groups > 1;
+  coding.scale_of = recipe.granularity == Granularity::token ? ScaleOf::token : ScaleOf::group;
+  coding.channel_groups = static_cast<int>(call.plan.channel_groups);
+  return coding;
+}
+
+void encode(const Call& call) {
+  const quant::OperandRecipe& recipe = call.recipe;
+  const ScratchPlan& plan = call.plan;
+  Coding coding = coding_of(call);
   if (quant::has_scales(recipe.format)) {
     coding.tile = tile_of(call);
     coding.making = measure(call, coding.tile);
-    coding.scales = call.out.scales;
-    coding.clamps = call.is_shared() || recipe.largest_code > 127 || plan.channel_groups > 1;
-    coding.scale_of = recipe.granularity == Granularity::token ? ScaleOf::token : ScaleOf::group;
     coding.groups = coding.tile == Tile::floor ? plan.blocks : plan.scales;
-    coding.channel_groups = static_cast<int>(plan.channel_groups);
     coding.rscale = call.at<float>(plan.rscale);
     coding.first_group = call.at<std::int64_t>(plan.first_group);
     if (coding.scale_of == ScaleOf::group) {
@@ -133,6 +142,33 @@ void encode(const Call& call) {
   launch_encode(call.rows, coding, call.stream);
 }
 
+/// The steps of a call one after the other.
+void quantize_in_steps(Call& call) {
+  smooth(call);
+  if (call.recipe.rotate == Rotate::on) set_rotation(call.rows, call.x.shape[3], call.recipe.rotation_seed);
+  call.rows.confine = confine_of(call.recipe.format);
+  equalise(call);
+  encode(call);
+}
+
+/// A call as the kernel of short sequences takes it, if takes_short_sequences() says so.
+ShortOperand short_operand(const Call& call) {
+  const quant::OperandRecipe& recipe = call.recipe;
+  ShortOperand operand{call.rows, coding_of(call), 0};
+  if (recipe.smooth == Smooth::mean) operand.rows.shift = call.out.mean;
+  if (recipe.rotate == Rotate::on) set_rotation(operand.rows, call.x.shape[3], recipe.rotation_seed);
+  if (recipe.equalise == Equalise::on) operand.rows.exponent = call.out.channel_exponent;
+  operand.rows.confine = confine_of(recipe.format);
+  Coding& coding = operand.coding;
+  coding.making = {recipe.rule, recipe.largest_code, recipe.shared_amax, call.words.shared_amax, {}, {}};
+  const bool is_token = coding.scale_of == ScaleOf::token;
+  if (is_token) coding.making.block_floor.octaves = recipe.block_floor_octaves;
+  if (is_token || recipe.granularity == Granularity::block)
+    coding.making.head_floor.octaves = recipe.head_floor_octaves;
+  coding.groups = is_token ? call.plan.blocks : call.plan.scales;
+  return operand;
+}
+
 }  // namespace
 
 std::int64_t quantize_scratch_bytes(const std::array<std::int64_t, 4>& shape,
@@ -140,29 +176,44 @@ std::int64_t quantize_scratch_bytes(const std::array<std::int64_t, 4>& shape,
   return ScratchPlan(shape, recipe, packed_sequences).bytes;
 }
 
+Status quantize(std::span<const PlainOperand> operands, void* scratch, void* stream, const DeviceWords& words,
+                Launches launches) {
+  ShortOperand together[kMostTogether];
+  std::size_t count = 0;
+  for (const PlainOperand& of : operands) {
+    OCTET_TRY(quant::check_quantize(of.x, of.sequences, of.recipe, of.out));
+    if (of.x.shape[2] == 0) continue;
+    const ScratchPlan plan(of.x.shape, of.recipe, of.sequences.cu_seqlens ? of.sequences.count : 0);
+    OCTET_TRY(check_size(of.x, plan.channels, &plan));
+    if (plan.bytes > 0 && !scratch)
+      return invalid_argument("scratch is null; give quantize_scratch_bytes() bytes of device memory");
+    Call call{of.x,
+              of.sequences,
+              of.recipe,
+              of.out,
+              words,
+              plan,
+              static_cast<unsigned char*>(scratch),
+              stream,
+              reading_of(of.x, of.sequences, plan.channels)};
+    if (launches == Launches::fewest && of.recipe.smooth != Smooth::anchor) {
+      const ShortOperand operand = short_operand(call);
+      if (takes_short_sequences(operand)) {
+        if (count == kMostTogether) launch_short_sequences({together, count}, stream), count = 0;
+        together[count++] = operand;
+        continue;
+      }
+    }
+    quantize_in_steps(call);
+  }
+  if (count > 0) launch_short_sequences({together, count}, stream);
+  return launch_status("the quantiser");
+}
+
 Status quantize(const TensorView& x, const Sequences& sequences, const quant::OperandRecipe& recipe,
                 const QuantizedTensor& out, void* scratch, void* stream, const DeviceWords& words) {
-  OCTET_TRY(quant::check_quantize(x, sequences, recipe, out));
-  if (x.shape[2] == 0) return {};
-  const ScratchPlan plan(x.shape, recipe, sequences.cu_seqlens ? sequences.count : 0);
-  OCTET_TRY(check_size(x, plan.channels, &plan));
-  if (plan.bytes > 0 && !scratch)
-    return invalid_argument("scratch is null; give quantize_scratch_bytes() bytes of device memory");
-  Call call{x,
-            sequences,
-            recipe,
-            out,
-            words,
-            plan,
-            static_cast<unsigned char*>(scratch),
-            stream,
-            reading_of(x, sequences, plan.channels)};
-  smooth(call);
-  if (recipe.rotate == Rotate::on) set_rotation(call.rows, x.shape[3], recipe.rotation_seed);
-  call.rows.confine = confine_of(recipe.format);
-  equalise(call);
-  encode(call);
-  return launch_status("the quantiser");
+  const PlainOperand operand{x, sequences, recipe, out};
+  return quantize({&operand, 1}, scratch, stream, words, Launches::one_a_step);
 }
 
 }  // namespace octet::cuda

@@ -47,6 +47,23 @@ std::int64_t quantize_scratch_bytes(const std::array<std::int64_t, 4>& shape,
 Status quantize(const TensorView& x, const Sequences& sequences, const quant::OperandRecipe& recipe,
                 const QuantizedTensor& out, void* scratch, void* stream, const DeviceWords& words = {});
 
+/// One operand of several.
+struct PlainOperand {
+  TensorView x;
+  Sequences sequences;
+  quant::OperandRecipe recipe;
+  QuantizedTensor out;
+};
+
+enum class Launches : std::int32_t {
+  fewest,      ///< operands of short sequences have all their steps in one launch
+  one_a_step,  ///< each step its own, which is what long sequences have anyway
+};
+
+/// quantize() of each, with the same bits. scratch: the most that any of them needs.
+Status quantize(std::span<const PlainOperand> operands, void* scratch, void* stream, const DeviceWords& words,
+                Launches launches = Launches::fewest);
+
 /// Bytes of device memory that dequantize() needs for its own use.
 std::int64_t dequantize_scratch_bytes(const Sequences& sequences);
 

@@ -60,12 +60,13 @@ struct Lane {
   int step;   ///< channels from one of its vectors to the next
   int row, rows_at_once;
 
-  __device__ explicit Lane(const RowReading& r) {
+  __device__ explicit Lane(const RowReading& r) : Lane(r.lanes_log2) {}
+  __device__ explicit Lane(int lanes_log2) {
     const int thread = static_cast<int>(threadIdx.x);
-    first = (thread & (r.lanes() - 1)) * kChannels;
-    step = kChannels << r.lanes_log2;
-    row = thread >> r.lanes_log2;
-    rows_at_once = static_cast<int>(blockDim.x) >> r.lanes_log2;
+    first = (thread & ((1 << lanes_log2) - 1)) * kChannels;
+    step = kChannels << lanes_log2;
+    row = thread >> lanes_log2;
+    rows_at_once = static_cast<int>(blockDim.x) >> lanes_log2;
   }
   /// Of element i of kVectors * 8.
   __device__ int channel(int i) const { return first + i / kChannels * step + i % kChannels; }

@@ -29,7 +29,7 @@ struct ScaleMaking {
   const float* device_shared_amax = nullptr;  ///< the same in device memory, null: the number above
   Floor head_floor, block_floor;
 
-  __device__ bool is_shared() const { return device_shared_amax || shared_amax > 0; }
+  OCTET_HD bool is_shared() const { return device_shared_amax || shared_amax > 0; }
   __device__ float shared() const { return device_shared_amax ? *device_shared_amax : shared_amax; }
   __device__ quant::Scale of(float amax, float floor) const {
     return quant::group_scale(amax, floor, rule, largest_code);

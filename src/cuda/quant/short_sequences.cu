@@ -1,0 +1,467 @@
+// All steps of short sequences in one launch, for their launches take longer than their work: a block of
+// threads has a sequence of a head in shared memory, finds its mean or its channels' exponents, and makes
+// codes of a part of its rows. Blocks that share a sequence each find these for themselves. The steps are
+// those of sums.cu and encode.cu, with the same bits.
+//
+// What a warp does it does once, at about five cycles an instruction: few instructions one after the other
+// count, and that many warps share them.
+#include "cuda/quant/short_sequences.cuh"
+
+#include <algorithm>
+
+#include "cuda/ptx/cp_async.cuh"
+#include "cuda/ptx/grid.cuh"
+#include "cuda/quant/launch.cuh"
+#include "cuda/quant/tree_sum.cuh"
+#include "cuda/quant/write_codes.cuh"
+#include "cuda/runtime/launch.cuh"
+#include "quant/channel_exponent.h"
+#include "quant/smooth.h"
+#include "quant/tree.h"
+
+namespace octet::cuda {
+namespace {
+
+constexpr int kLeaf = static_cast<int>(quant::TreeSum::kLeafTokens);
+constexpr int kShortThreads = 512;
+constexpr int kMostBytes = 64 * 1024;  ///< of shared memory: three blocks a processor
+constexpr int kAtOnce = 16;            ///< rows whose elements a thread that sums has on their way
+
+struct ShortOperands {
+  ShortOperand of[kMostTogether];
+};
+
+/// What a block of threads has in shared memory behind the rows, as offsets in words of 4 bytes.
+struct SpacePlan {
+  int words, largest, leaves, peaks, rscales, end;
+
+  /// width: channels, with those beyond the row's that its threads have; groups: words that scales or floors
+  /// of a sequence take.
+  OCTET_HD SpacePlan(int tokens, int width, int groups) {
+    int at = (tokens + kAtOnce - 1) / kAtOnce * kAtOnce * width / 2;
+    const auto take = [&](int count) {
+      const int offset = at;
+      at += count;
+      return offset;
+    };
+    words = take(width);
+    largest = take(width);
+    leaves = take((tokens + kLeaf - 1) / kLeaf * width);
+    peaks = take(groups);
+    rscales = take(groups);
+    end = at;
+  }
+};
+
+OCTET_HD bool has_groups(const Coding& k) {
+  return k.scale_of == ScaleOf::group || (k.scale_of == ScaleOf::token && k.making.block_floor.octaves > 0);
+}
+OCTET_HD int group_words(const Coding& k) {
+  return has_groups(k) ? static_cast<int>(k.groups.per_head) * k.channel_groups : 0;
+}
+
+template <DType kType, int kLanesLog2>
+class ShortSequence {
+ public:
+  __device__ ShortSequence(const ShortOperand& x, std::uint32_t* memory)
+      : r_(x.rows),
+        k_(x.coding),
+        lane_(kLanesLog2),
+        tokens_(static_cast<int>(x.rows.x.shape[2])),
+        plan_(tokens_, kWidth, group_words(x.coding)),
+        memory_(memory) {
+    const auto unit = static_cast<std::int32_t>(blockIdx.x);
+    b_ = unit / r_.order.heads, h_ = unit - b_ * r_.order.heads;
+    first_ = static_cast<int>(blockIdx.y) * x.rows_of_part;
+    end_ = min(first_ + x.rows_of_part, tokens_);
+  }
+
+  __device__ bool has_rows() const { return b_ < r_.x.shape[0] && first_ < end_; }
+
+  /// factor: of all channels (Factors).
+  __device__ void run(const float* factor) {
+    const bool all = r_.shift.data || r_.exponent.data;
+    // Rows of the groups that the part has rows of.
+    const bool looks = has_groups(k_);
+    first_group_ = looks ? group_of(first_) : 0;
+    const int groups = looks ? group_of(end_ - 1) + 1 - first_group_ : 0;
+    const int group_tokens = k_.groups.tokens > 0 ? static_cast<int>(k_.groups.tokens) : tokens_;
+    const int look_begin = looks ? first_group_ * group_tokens : first_;
+    const int look_end = looks ? min(look_begin + groups * group_tokens, tokens_) : end_;
+    stage(all ? 0 : look_begin, all ? tokens_ : look_end, groups);
+    if (r_.shift.data) find_mean();
+    if (r_.exponent.data) find_exponents();
+    if (all) {
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i) steps_.own[i] = words()[lane_.first + i];
+    }
+    if (looks) {
+      find_peaks(look_begin, look_end, factor);
+      find_scales(groups, group_tokens);
+    }
+    encode(factor);
+  }
+
+ private:
+  static constexpr int kLanes = 1 << kLanesLog2, kWidth = kChannels * kLanes;
+
+  __device__ const std::uint16_t* halves() { return reinterpret_cast<std::uint16_t*>(memory_); }
+  __device__ float* words() { return reinterpret_cast<float*>(memory_ + plan_.words); }
+  __device__ std::uint32_t* largest() { return memory_ + plan_.largest; }
+  __device__ float* leaves() { return reinterpret_cast<float*>(memory_ + plan_.leaves); }
+  __device__ std::uint32_t* peaks() { return memory_ + plan_.peaks; }
+  __device__ float* rscales() { return reinterpret_cast<float*>(memory_ + plan_.rscales); }
+  __device__ uint4* vectors() { return reinterpret_cast<uint4*>(memory_); }
+  __device__ static int thread() { return static_cast<int>(threadIdx.x); }
+  __device__ int group_of(int row) const { return k_.groups.tokens > 0 ? row / k_.groups.by_tokens : 0; }
+  __device__ int leaf_count() const { return (tokens_ + kLeaf - 1) / kLeaf; }
+  __device__ std::int64_t unit_offset(const TensorView& of) const { return row_offset(of, b_, h_, 0); }
+  /// One block of those that share the sequence tells what all of them found.
+  __device__ bool tells() const { return first_ == 0; }
+
+  /// code: 16 bits.
+  __device__ static float number_of(std::uint32_t code) {
+    return kType == DType::bf16 ? float_of(code << 16) : number_of_f16(code);
+  }
+
+  /// Rows [begin, end) into shared memory, zeros beyond their channels; and zeros into what is maximised.
+  __device__ void stage(int begin, int end, int groups) {
+    const auto* from = static_cast<const std::uint16_t*>(r_.x.data) + row_offset(r_.x, b_, h_, 0);
+    for (int row = begin + lane_.row; row < end; row += lane_.rows_at_once) {
+      const std::uint16_t* own = from + row * r_.x.stride[2];
+      uint4* to = vectors() + row * kLanes + lane_.first / kChannels;
+      if (r_.in_vectors && lane_.first + kChannels <= r_.dim)
+        ptx::copy_async(ptx::shared_address(to), own + lane_.first);
+      else
+        *to = load_vector(r_, own, lane_.first).v[0];
+    }
+    ptx::commit_copies();
+    for (int i = thread(); i < groups * k_.channel_groups; i += kShortThreads) peaks()[i] = 0;
+    if (thread() < kWidth) largest()[thread()] = 0;
+    ptx::wait_copies<0>();
+    __syncthreads();
+  }
+
+  // --- What a sequence's rows have in common
+
+  /// The sum of term(x) over a channel of a leaf.
+  template <class Term>
+  __device__ float sum_of_leaf(int leaf, int channel, const Term& term) {
+    const int end = min((leaf + 1) * kLeaf, tokens_);
+    float sum = -0.0f;  // -0 + x is x for every x
+    for (int row = leaf * kLeaf; row < end; row += kAtOnce) {
+      const std::uint16_t* from = halves() + row * kWidth + channel;
+      std::uint32_t code[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) code[i] = from[i * kWidth];  // beyond the end too, where memory is
+      if (row + kAtOnce <= end) {
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) sum = sum + term(number_of(code[i]));
+      } else {
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i)
+          if (row + i < end) sum = sum + term(number_of(code[i]));
+      }
+    }
+    return sum;
+  }
+  /// The sums of all leaves and channels, a thread each: sum(leaf, channel).
+  template <class Sum>
+  __device__ void for_leaves(const Sum& sum) {
+    for (int i = thread(); i < leaf_count() * kWidth; i += kShortThreads)
+      leaves()[i] = sum(i / kWidth, i % kWidth);
+    __syncthreads();
+  }
+  __device__ float sum_of_leaves(int channel) {
+    constexpr int kMostLeaves = kMostBytes / (kWidth * 2 * kLeaf);
+    return sum_of_few<kMostLeaves>(leaf_count(), [&](int i) { return leaves()[i * kWidth + channel]; });
+  }
+
+  /// The mean of each channel, in words().
+  __device__ void find_mean() {
+    const float factor = quant::mean_factor(tokens_);
+    for_leaves([&](int leaf, int channel) {
+      const float sum = sum_of_leaf(leaf, channel, [&](float x) { return x * factor; });
+      if (is_finite(sum)) return sum;
+      // NaN and Inf are rare: where a sum comes out neither, none was there.
+      return sum_of_leaf(leaf, channel, [&](float x) { return (is_finite(x) ? x : 0.0f) * factor; });
+    });
+    if (const int c = thread(); c < kWidth) {
+      const float mean = c < r_.dim ? quant::mean_of_sum(sum_of_leaves(c), tokens_) : 0.0f;
+      words()[c] = mean;
+      if (tells() && c < r_.dim) static_cast<float*>(r_.shift.data)[unit_offset(r_.shift) + c] = mean;
+    }
+    __syncthreads();
+  }
+
+  /// What each channel is multiplied by, in words(); rows are neither shifted nor rotated.
+  __device__ void find_exponents() {
+    __shared__ std::int64_t orders[kWarp];  // of warps
+    if (__syncthreads_or(find_largest())) {
+      clear_bad_rows();
+      find_largest();
+      __syncthreads();
+    }
+    for_leaves([&](int leaf, int channel) {
+      const float factor = quant::square_factor(float_of(largest()[channel]));
+      return sum_of_leaf(leaf, channel, [&](float x) {
+        const float y = x * factor;
+        return y * y;
+      });
+    });
+    const int channel = thread();
+    const float amax = channel < r_.channels ? float_of(largest()[channel]) : 0.0f;
+    const std::int64_t order =
+        amax > 0 ? quant::norm_order(__fsqrt_rn(sum_of_leaves(channel)), amax) : INT64_MIN;
+    const std::int64_t most_order = largest_of_block(order, orders, kWidth / kWarp);
+    if (channel < kWidth) {
+      const std::int32_t exponent = quant::channel_exponent(order, most_order, amax);
+      words()[channel] = channel < r_.channels ? power_of_two(-exponent) : 0.0f;
+      if (tells() && channel < r_.channels)
+        static_cast<std::int32_t*>(r_.exponent.data)[unit_offset(r_.exponent) + channel] = exponent;
+    }
+    __syncthreads();
+  }
+
+  /// The bits of each channel's largest |x| in largest(), which begins with zeros. Whether the thread saw NaN
+  /// or Inf, which are larger than all numbers.
+  __device__ bool find_largest() {
+    constexpr int kPairs = kChannels / 2;
+    constexpr std::uint32_t kSizes = 0x7fff7fffu;  // of 16-bit numbers these order as their codes do
+    std::uint32_t most[kPairs] = {};
+    for (int row = lane_.row; row < tokens_; row += lane_.rows_at_once) {
+      const uint4 v = vectors()[row * kLanes + lane_.first / kChannels];
+      const std::uint32_t pairs[kPairs] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+      for (int i = 0; i < kPairs; ++i) most[i] = __vmaxu2(most[i], pairs[i] & kSizes);
+    }
+#pragma unroll
+    for (int distance = kLanes; distance < kWarp; distance *= 2)
+#pragma unroll
+      for (int i = 0; i < kPairs; ++i)
+        most[i] = __vmaxu2(most[i], __shfl_xor_sync(kAllLanes, most[i], distance));
+    if (thread() % kWarp >= kLanes) return false;
+    bool is_bad = false;
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) {
+      const std::uint32_t bits = bits_of(number_of(most[i / 2] >> i % 2 * 16 & 0xffffu));
+      is_bad |= bits >= kInfBits;
+      atomicMax(largest() + lane_.first + i, bits);
+    }
+    return is_bad;
+  }
+
+  /// Rows with NaN or Inf are zeros from now on, and largest() too.
+  __device__ void clear_bad_rows() {
+    for (int begin = 0; begin < tokens_; begin += lane_.rows_at_once) {
+      const int row = begin + lane_.row;
+      float v[kChannels];
+      load(row, row < tokens_, v);
+      const std::uint32_t peak = largest_of_row(largest_bits(v), kLanes);
+      if (peak < kInfBits || row >= tokens_) continue;
+      vectors()[row * kLanes + lane_.first / kChannels] = {};
+      if (k_.non_finite) *k_.non_finite = 1;
+    }
+    if (thread() < kWidth) largest()[thread()] = 0;
+    __syncthreads();
+  }
+
+  // --- Rows
+
+  __device__ void load(int row, bool exists, float (&v)[kChannels]) {
+    Raw<std::uint16_t> raw{};
+    if (exists) raw.v[0] = vectors()[row * kLanes + lane_.first / kChannels];
+    to_floats(raw, kType, v);
+  }
+  /// The numbers that become codes, and the largest of the row; of the warp.
+  __device__ std::uint32_t transformed(int row, bool exists, const float* factor, float (&v)[kChannels]) {
+    load(row, exists, v);
+    transform(r_, lane_, steps_, factor, v);
+    if (k_.scale_of == ScaleOf::nothing) return 0;
+    return confined(r_, largest_of_row(largest_bits(v), kLanes), v, k_.non_finite);
+  }
+
+  /// The largest of each group, in peaks().
+  __device__ void find_peaks(int begin, int end, const float* factor) {
+    std::uint32_t most[kChannels] = {};
+    int group = 0;  // of them
+    const auto flush = [&] {
+      if (k_.channel_groups == 1) {
+        if (lane_.first == 0 && most[0] > 0) atomicMax(peaks() + group, most[0]);
+        most[0] = 0;
+      } else {
+#pragma unroll
+        for (int i = 0; i < kChannels; ++i) {
+          if (lane_.first + i < r_.channels && most[i] > 0)
+            atomicMax(peaks() + group * k_.channel_groups + lane_.first + i, most[i]);
+          most[i] = 0;
+        }
+      }
+    };
+    for (; begin < end; begin += lane_.rows_at_once) {
+      const int row = begin + lane_.row;
+      const bool exists = row < end;
+      float v[kChannels];
+      const std::uint32_t peak = transformed(row, exists, factor, v);
+      if (!exists) continue;
+      if (const int now = group_of(row) - first_group_; now != group) {
+        flush();
+        group = now;
+      }
+      if (k_.channel_groups == 1) {
+        most[0] = max(most[0], peak);
+      } else {
+#pragma unroll
+        for (int i = 0; i < kChannels; ++i) most[i] = max(most[i], finite_bits(v[i]));
+      }
+    }
+    flush();
+    __syncthreads();
+  }
+
+  /// Of groups what their codes are multiplied by, or the floors of their tokens, in rscales().
+  __device__ void find_scales(int groups, int group_tokens) {
+    for (int i = thread(); i < groups * k_.channel_groups; i += kShortThreads) {
+      const quant::Scale scale = k_.making.of(float_of(peaks()[i]), 0);
+      if (k_.scale_of == ScaleOf::token) {
+        rscales()[i] = quant::scale_floor(scale.scale, k_.making.block_floor.octaves);
+        continue;
+      }
+      rscales()[i] = scale.rscale;
+      const int local = i / k_.channel_groups, channel = i - local * k_.channel_groups;
+      const int group = first_group_ + local;
+      if (group * group_tokens < first_) continue;  // another block's
+      static_cast<float*>(
+          k_.scales.data)[row_offset(k_.scales, b_, h_, group) + channel * k_.scales.stride[3]] = scale.scale;
+    }
+    __syncthreads();
+  }
+
+  __device__ void encode(const float* factor) {
+    for (int begin = first_; begin < end_; begin += lane_.rows_at_once) {
+      const int row = begin + lane_.row;
+      const bool exists = row < end_;
+      float v[kChannels];
+      const std::uint32_t peak = transformed(row, exists, factor, v);
+      if (!exists) continue;
+      if (k_.scale_of == ScaleOf::token) {
+        const float floor = has_groups(k_) ? rscales()[group_of(row) - first_group_] : 0.0f;
+        const quant::Scale scale = k_.making.of(float_of(peak), floor);
+        if (lane_.first == 0)
+          static_cast<float*>(k_.scales.data)[row_offset(k_.scales, b_, h_, row)] = scale.scale;
+#pragma unroll
+        for (auto& x : v) x = x * scale.rscale;
+      } else if (k_.scale_of == ScaleOf::group) {
+        const float* rscale = rscales() + (group_of(row) - first_group_) * k_.channel_groups;
+        if (k_.channel_groups == 1) {
+#pragma unroll
+          for (auto& x : v) x = x * rscale[0];
+        } else {
+#pragma unroll
+          for (int i = 0; i < kChannels; ++i)
+            v[i] = v[i] * (lane_.first + i < r_.channels ? rscale[lane_.first + i] : 0.0f);
+        }
+      }
+      if (lane_.first < r_.channels)
+        write_vector(k_, row_offset(k_.codes, b_, h_, row) + lane_.first, r_.channels - lane_.first, v);
+    }
+  }
+
+  const RowReading& r_;
+  const Coding& k_;
+  const Lane lane_;
+  const int tokens_;
+  const SpacePlan plan_;
+  std::uint32_t* const memory_;
+  std::int32_t b_, h_;
+  int first_, end_, first_group_ = 0;
+  Steps<1> steps_;
+};
+
+template <DType kType, int kLanesLog2>
+__global__ __launch_bounds__(kShortThreads,
+                             2) void short_sequences(const __grid_constant__ ShortOperands operands) {
+  extern __shared__ uint4 space_memory[];
+  __shared__ Factors factors;
+  const ShortOperand& x = operands.of[blockIdx.z];
+  factors.fill(x.rows);
+  ShortSequence<kType, kLanesLog2> sequence(x, reinterpret_cast<std::uint32_t*>(space_memory));
+  ptx::wait_for_earlier_kernels();
+  ptx::let_the_next_kernel_start();
+  if (sequence.has_rows()) sequence.run(factors.of);
+}
+
+std::int64_t bytes_of(const ShortOperand& x) {
+  const SpacePlan plan(static_cast<int>(x.rows.x.shape[2]), kChannels << x.rows.lanes_log2,
+                       group_words(x.coding));
+  return std::int64_t{4} * plan.end;
+}
+
+std::uint32_t units_of(const ShortOperand& x) {
+  return static_cast<std::uint32_t>(x.rows.x.shape[0] * x.rows.x.shape[1]);
+}
+
+/// kernels[is bf16][lanes_log2 - kLeastLanesLog2]
+constexpr int kLeastLanesLog2 = 2, kMostLanesLog2 = 4;
+using Kernel = void (*)(ShortOperands);
+constexpr Kernel kKernels[2][3] = {
+    {short_sequences<DType::f16, 2>, short_sequences<DType::f16, 3>, short_sequences<DType::f16, 4>},
+    {short_sequences<DType::bf16, 2>, short_sequences<DType::bf16, 3>, short_sequences<DType::bf16, 4>}};
+
+Kernel kernel_of(const ShortOperand& x) {
+  return kKernels[x.rows.x.dtype == DType::bf16][x.rows.lanes_log2 - kLeastLanesLog2];
+}
+
+/// Operands of one kernel.
+void launch_together(Kernel kernel, std::span<const ShortOperand> operands, void* stream) {
+  ShortOperands all{};
+  std::uint32_t units = 0, parts = 0, sequences = 0;
+  std::int64_t bytes = 0;
+  for (const ShortOperand& x : operands) {
+    sequences += units_of(x);
+    units = std::max(units, units_of(x));
+    bytes = std::max(bytes, bytes_of(x));
+  }
+  const std::uint32_t wanted = std::max(processors() / sequences, 1u);
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    ShortOperand& x = all.of[i] = operands[i];
+    const auto tokens = static_cast<std::uint32_t>(x.rows.x.shape[2]);
+    const std::uint32_t at_once = kShortThreads >> x.rows.lanes_log2,
+                        turns = (tokens + at_once - 1) / at_once,
+                        turns_of_part = (turns + wanted - 1) / wanted;
+    x.rows_of_part = static_cast<int>(turns_of_part * at_once);
+    parts = std::max(parts, (turns + turns_of_part - 1) / turns_of_part);
+  }
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostBytes);
+  runtime::launch(kernel, dim3(units, parts, static_cast<unsigned>(operands.size())), kShortThreads,
+                  static_cast<std::size_t>(bytes), stream, all);
+}
+
+}  // namespace
+
+bool takes_short_sequences(const ShortOperand& operand) {
+  const RowReading& r = operand.rows;
+  const Coding& k = operand.coding;
+  constexpr std::int64_t kMostGroupWords = 1024;
+  const bool is_16_bit = r.x.dtype == DType::bf16 || r.x.dtype == DType::f16;
+  const bool has_width = r.lanes_log2 >= kLeastLanesLog2 && r.lanes_log2 <= kMostLanesLog2;
+  if (!is_16_bit || !has_width || r.order.sequences.cu_seqlens || r.x.shape[2] > kMostBytes ||
+      units_of(operand) == 0)
+    return false;
+  if (k.making.is_shared() || k.making.head_floor.octaves > 0 || k.groups.is_one) return false;
+  if (has_groups(k) && k.groups.per_head * k.channel_groups > kMostGroupWords) return false;
+  if (r.exponent.data && (r.shift.data || r.hadamard > 0 || r.confine != Confine::row)) return false;
+  return bytes_of(operand) <= kMostBytes;
+}
+
+void launch_short_sequences(std::span<const ShortOperand> operands, void* stream) {
+  for (std::size_t first = 0; first < operands.size();) {
+    const Kernel kernel = kernel_of(operands[first]);
+    std::size_t end = first + 1;
+    while (end < operands.size() && kernel_of(operands[end]) == kernel) ++end;
+    launch_together(kernel, operands.subspan(first, end - first), stream);
+    first = end;
+  }
+}
+
+}  // namespace octet::cuda
