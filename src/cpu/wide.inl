@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "cpu/visit.inl"
+#include "numerics/ordered_rounding.h"
 
 namespace octet::cpu {
 namespace {
@@ -209,14 +210,16 @@ class WideSoftmax {
     const std::byte* row = memory_.score + r * memory_.score_row;
     std::byte* p = memory_.p + r * memory_.p_row;
     const std::int64_t begin = visit.block.begin;
+    const float v_largest = call_.head.block_v_largest[visit.block.index];
     constexpr bool kWide = __is_same(typename S::Sum, std::int64_t);
     MassSum<Mass, kWide> sum;
     for_keys(
         keys, visit.low, visit.high,
         [&](std::int64_t at) {
           const auto weight = scheme_.weight(load<Score>(row + 4 * at), step);
-          const auto code = scheme_.code(weight);
-          sum.add(scheme_.mass(weight, code, key(begin + at)));
+          const Key of_keys = key(begin + at);
+          const auto code = code_of(weight, of_keys, v_largest);
+          sum.add(scheme_.mass(weight, code, of_keys));
           store_code<S, Isa>(p + kPBytes * at, code);
         },
         [&](std::int64_t at) {
@@ -225,12 +228,24 @@ class WideSoftmax {
           // A hidden key may score above the largest visible one, and a table has no entry for that.
           if constexpr (std::is_same_v<Score, F32>) score = mask ? score : lowest<Score>();
           const auto weight = scheme_.weight(score, step);
-          const auto code = scheme_.code(weight);
-          const Mass mass = scheme_.mass(weight, code, key(begin + at));
+          const Key of_keys = key(begin + at);
+          const auto code = code_of(weight, of_keys, v_largest);
+          const Mass mass = scheme_.mass(weight, code, of_keys);
           sum.add(mask ? mass : Mass{});
           store_code<S, Isa>(p + kPBytes * at, mask ? code : decltype(code){});
         });
     return sum.total();
+  }
+
+  /// Codes of P of a vector of keys, which begins a whole number of vectors from the key block's begin.
+  template <class Weight>
+  auto code_of(const Weight& weight, const Key& of_keys, float v_largest) const {
+    static constexpr RoundingOffsets<kLanes> kOffsets;
+    static_assert(kLanes % kPlaces == 0);
+    if constexpr (requires { scheme_.code(weight, F32{}, of_keys, v_largest); })
+      return scheme_.code(weight, L::load(kOffsets.of), of_keys, v_largest);
+    else
+      return scheme_.code(weight);
   }
 
   /// Lanes of mass; 32-bit integers whose sum may not fit are widened.

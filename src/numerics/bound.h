@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "numerics/ordered_rounding.h"
+
 namespace octet {
 
 /// Unit roundoffs: the largest relative error of one rounding to nearest.
@@ -37,6 +39,32 @@ struct FormatError {
 inline double lost_mass(double keys, double half_step, double unit) {
   const double moved = std::max(keys - 1, 0.0) * half_step;
   return moved / (unit + moved);
+}
+
+/// lost_mass() of codes that keys' places round where they are below 1 (numerics/ordered_rounding.h), `keys`
+/// of a key block of `block`: a place of threshold t loses t at most, or wins 1 - t, from a weight of t; the
+/// worst choice of keys is found by Dinkelbach's iteration.
+inline double ordered_lost_mass(double keys, double block, double unit) {
+  const double a_place = std::ceil(block / kPlaces);
+  for (double ratio = 0;;) {
+    struct Place {
+      double gain, moved, mass;
+    } place[kPlaces];
+    for (int i = 0; i < kPlaces; ++i) {
+      const double threshold = rounding_threshold(i);
+      const double moved = std::max(threshold, 1 - threshold);
+      place[i] = {moved - ratio * threshold, moved, threshold};
+    }
+    std::sort(place, place + kPlaces, [](const Place& a, const Place& b) { return a.gain > b.gain; });
+    double left = std::max(keys - 1, 0.0), moved = 0, mass = 0;
+    for (const Place& some : place) {
+      const double count = std::min(left, a_place);
+      moved += count * some.moved, mass += count * some.mass, left -= count;
+    }
+    const double next = moved / (unit + mass);
+    if (next <= ratio) return ratio;
+    ratio = next;
+  }
 }
 
 /// The terms of one row: everything that does not depend on the channel.

@@ -16,6 +16,10 @@
 //     state    = scheme.absorb(state, step, sum)
 //   o[c] = scheme.finish(out[c], state, row, channel[c]);  lse = scheme.lse(state, row)
 //
+// A scheme may round small weights by the places of their keys (numerics/ordered_rounding.h): then p[j] is
+// scheme.code(w, the offset of j's place, key[j], the largest of V's scales that P carries in the block). A
+// kernel to whose lanes that is a cost takes code(w): the scheme's bound holds for either.
+//
 // Where a row ends in codes with a scale of its own, finish() gives S::Wide, outputs before that scale, and
 //
 //   peak   = scheme.larger(...) of all of the row's wide[c]

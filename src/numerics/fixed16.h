@@ -7,12 +7,15 @@
 // With t = score in octaves, V's scale in it, and L = log2 of the block's largest V scale:
 //   x = round(128 (t - L)), in int16        z = max x - x        w = round(2^15 2^(-z / 128))
 //   code = round(255 w / 2^15)              mass += w r, r = round(2^12 least V scale / V scale)
+//
+// Weights below 1 of a code are rounded by the places of their keys (numerics/ordered_rounding.h).
 #pragma once
 #include <cstdint>
 
 #include "base/hd.h"
 #include "numerics/contract.h"
 #include "numerics/exp2.h"
+#include "numerics/ordered_rounding.h"
 
 namespace octet::fixed16 {
 
@@ -28,7 +31,13 @@ inline constexpr float kScaleRange = 16.0f;
 /// Pairs of w r are summed in int32: 2 * 2^15 * 2^12 a pair leaves room for these many.
 inline constexpr int kPairsPerSum = 4;
 inline constexpr float kWeightOne = 32768.0f;
-inline constexpr float kCodeOne = 255.0f;
+inline constexpr std::int16_t kLargestCode = 255;
+inline constexpr float kCodeOne = kLargestCode;
+/// Weights below this are below 1 in codes: 2^15 / 255, the words of a code, is 128.5. rounding_offset() is
+/// in words then, within their half unit.
+inline constexpr std::int16_t kBelowOne = 129;
+static_assert(kOffsetUnits == kBelowOne - 1 && kScaleRange <= kOrderedRange,
+              "the place alone tells the threshold");
 
 /// The mantissa 2^16 2^(-fraction / 2^16), at most 65534, of the accurate exponential: within 0.31 %.
 struct AccurateMantissa {

@@ -4,6 +4,7 @@
 // Why each of these: docs/numerics/int8.md.
 #pragma once
 #include "numerics/fixed16.h"
+#include "numerics/ordered_rounding.h"
 #include "numerics/scaled.h"
 
 namespace octet {
@@ -65,6 +66,11 @@ struct FoldedU8 : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s
   }
   /// 0...255: both exponentials are at most 1 for arguments up to 0, and 1 at the block's maximum.
   OCTET_HD I32 code(F32 weight) const { return L::nearest_i32(weight); }
+  /// The same by the key's place (numerics/ordered_rounding.h). v_largest: of the key block's V scales.
+  OCTET_HD I32 code(F32 weight, F32 offset, const Key& key, float v_largest) const {
+    const F32 ordered = L::select(weight < 1.0f, weight + offset, weight);
+    return code(L::select(key.rv * v_largest <= kOrderedRange, ordered, weight));
+  }
   OCTET_HD Sum mass(F32 weight, I32 /*code*/, const Key& key) const { return weight * key.rv; }
   /// The reference carries log2 of V's scale and the sum its reciprocal: they cancel.
   OCTET_HD F32 lse(const State& state, const Row&) const { return Online<L>::lse(state, kWeightUnit); }

@@ -10,6 +10,7 @@
 #include "call/store.h"
 #include "call/visibility.h"
 #include "lanes/scalar.h"
+#include "numerics/ordered_rounding.h"
 #include "ref/products.h"
 
 namespace octet::ref {
@@ -95,7 +96,9 @@ class RowBlock {
     if (!seen) return false;
     block_begin_ = begin, block_end_ = end;
     const bool in_p = v_.scales_vary_by_token() && carries_v<S>() && !v_.scales_vary_by_channel();
-    block_constants_ = block_constants(begin, end, in_p);
+    v_largest_ = in_p ? 0.0f : 1.0f;
+    for (std::int64_t j = begin; in_p && j < end; ++j) v_largest_ = std::max(v_largest_, v_.token_scale(j));
+    block_constants_ = block_constants(begin);
     for (std::int64_t j = begin; j < end; ++j) {
       k_.load(j, &k_tile_[(j - begin) * dim_]);
       v_.load(j, &v_tile_[(j - begin) * dim_v_]);
@@ -113,16 +116,13 @@ class RowBlock {
     return true;
   }
 
-  /// Constants of keys [begin, end); some schemes need the largest of V's scales that P carries there.
-  typename S::Block block_constants(std::int64_t begin, std::int64_t end, bool v_in_p) const {
+  /// Constants of the block that begins with key `begin`.
+  typename S::Block block_constants(std::int64_t begin) const {
     const float k_scale = k_.token_scale(begin);
-    if constexpr (requires { scheme_.block(1.0f, 1.0f); }) {
-      float v_largest = v_in_p ? 0.0f : 1.0f;
-      for (std::int64_t j = begin; v_in_p && j < end; ++j) v_largest = std::max(v_largest, v_.token_scale(j));
-      return scheme_.block(k_scale, v_largest);
-    } else {
+    if constexpr (requires { scheme_.block(1.0f, 1.0f); })
+      return scheme_.block(k_scale, v_largest_);
+    else
       return scheme_.block(k_scale);
-    }
   }
 
   /// One row against the open key block.
@@ -146,7 +146,7 @@ class RowBlock {
     for (std::int64_t j = first; j < last; ++j) {
       if (hidden_[j]) continue;
       const auto weight = scheme_.weight(score_[j], step);
-      const auto code = scheme_.code(weight);
+      const auto code = code_of(weight, j);
       sum += scheme_.mass(weight, code, keys_[j]);
       code_[j] = static_cast<Code>(code);
     }
@@ -160,6 +160,16 @@ class RowBlock {
     typename S::Out* out = &out_[r * dim_v_];
     for (std::int64_t c = 0; c < dim_v_; ++c) scheme_.fold(out[c], pv_[c], step, fold_channel_[c]);
     row.state = scheme_.absorb(row.state, step, sum);
+  }
+
+  /// P's code of the block's j-th key.
+  template <class Weight>
+  auto code_of(const Weight& weight, std::int64_t j) const {
+    constexpr RoundingOffsets<kPlaces> kOffsets;
+    if constexpr (requires { scheme_.code(weight, 0.0f, keys_[j], 1.0f); })
+      return scheme_.code(weight, kOffsets.of[j % kPlaces], keys_[j], v_largest_);
+    else
+      return scheme_.code(weight);
   }
 
   /// Bias of the row's keys [first, last) of the block; false where all of them are hidden.
@@ -242,6 +252,7 @@ class RowBlock {
   std::vector<PvType> v_tile_;
   std::vector<typename S::Out> out_;
   std::int64_t block_begin_ = 0, block_end_ = 0;
+  float v_largest_ = 1;  ///< of V's scales that P carries in the block
   typename S::Block block_constants_{};
   std::vector<typename S::Key> keys_;
   std::vector<typename S::Channel> fold_channel_;

@@ -205,7 +205,8 @@ void add_fixed16(const RowContext& row, RowTerms& t) {
 RowTerms int8_terms(const RowContext& row) {
   RowTerms t = scaled_terms(row);
   add_fixed16(row, t);
-  t.p_loss = lost_mass(static_cast<double>(row.keys.widest_block), 0.5, 255);
+  t.p_loss = ordered_lost_mass(static_cast<double>(row.keys.widest_block),
+                               static_cast<double>(row.desc().key_block), fixed16::kCodeOne);
   return t;
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <string>
 
 #include "tests/attention/distributions.h"
@@ -51,6 +52,29 @@ TEST(Int8, ErrorsOnEveryDistributionAreThoseOfTheDocs) {
     const double error = relative_percent(Scheme::int8, row.kind, 64);
     EXPECT_LT(error, row.int8 * (1 + row.spread)) << row.kind;
     EXPECT_GT(error, row.int8 * (1 - row.spread)) << row.kind << ": the docs are out of date";
+  }
+}
+
+/// A hundred keys that are alike, beside one that a row looks at: each weighs less than half a code, and
+/// together they are a sixth of the row. Rounded to nearest all of them would be lost.
+TEST(Int8, LikeKeysOfSmallWeightKeepTheirMass) {
+  constexpr std::int64_t kKeys = 112;
+  Case c = self_attention(Scheme::int8, 1, 1, 2);
+  c.desc.tokens_k = kKeys, c.desc.softmax_scale = 1;
+  c.desc.recipe = {};  // nothing but a scale a token
+  for (const double codes : {0.1, 0.2, 0.45}) {
+    Inputs in;
+    in.q = {1, 0}, in.k.assign(2 * kKeys, 0), in.v.assign(2 * kKeys, 0);
+    for (std::size_t j = 0; j < static_cast<std::size_t>(kKeys); ++j) {
+      in.k[2 * j] = j == 5 ? 0 : static_cast<float>(std::log(codes / 255));
+      in.v[2 * j + (j == 5 ? 0 : 1)] = 1;
+    }
+    const Outcome result = run(c, in);
+    const double together = (kKeys - 1) * codes / (255 + (kKeys - 1) * codes);
+    ASSERT_NEAR(result.exact[1], together, 0.01 * together);
+    // Eight thresholds, 1/8 of a code apart: each key gets its weight within half of that, on the average.
+    constexpr double kWithin = 1.0 / 16 + 0.005;
+    EXPECT_NEAR(result.o[1], together, kWithin * (kKeys - 1) / 255) << codes << " of a code each";
   }
 }
 

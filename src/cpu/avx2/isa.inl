@@ -91,6 +91,14 @@ struct Isa256 {
     return sum + reinterpret_cast<Lane::I32>(
                      _mm256_madd_epi16(reinterpret_cast<__m256i>(weight), reinterpret_cast<__m256i>(mass)));
   }
+  /// Codes of P of weights, those below 1 by the offsets of their places.
+  static Words::U16 word_codes(Words::U16 weight, SignedWords offsets) {
+    const __m256i w = reinterpret_cast<__m256i>(weight);
+    const __m256i small = _mm256_cmpgt_epi16(_mm256_set1_epi16(fixed16::kBelowOne), w);
+    return reinterpret_cast<Words::U16>(
+        _mm256_mulhrs_epi16(_mm256_add_epi16(w, _mm256_and_si256(small, reinterpret_cast<__m256i>(offsets))),
+                            _mm256_set1_epi16(fixed16::kLargestCode)));
+  }
   static void store_word_codes(std::byte* at, Words::U16 low, Words::U16 high) {
     constexpr int kQuartersInOrder = 0xd8;
     const __m256i bytes =

@@ -126,6 +126,14 @@ struct Isa512 {
     return reinterpret_cast<Lane::I32>(_mm512_dpwssd_epi32(
         reinterpret_cast<__m512i>(sum), reinterpret_cast<__m512i>(weight), reinterpret_cast<__m512i>(mass)));
   }
+  /// Codes of P of weights, those below 1 by the offsets of their places.
+  static Words::U16 word_codes(Words::U16 weight, SignedWords offsets) {
+    const __m512i w = reinterpret_cast<__m512i>(weight);
+    const __mmask32 small = _mm512_cmplt_epi16_mask(w, _mm512_set1_epi16(fixed16::kBelowOne));
+    return reinterpret_cast<Words::U16>(
+        _mm512_mulhrs_epi16(_mm512_mask_add_epi16(w, small, w, reinterpret_cast<__m512i>(offsets)),
+                            _mm512_set1_epi16(fixed16::kLargestCode)));
+  }
   /// 64 codes in the order of their keys, from two runs of words: the pack leaves fours of keys in order.
   static void store_word_codes(std::byte* at, Words::U16 low, Words::U16 high) {
     const __m512i fours =
