@@ -85,8 +85,10 @@ def minilm(document: Row) -> list[str]:
         f"{int8['texts_below_bar_but_tables']} below: {verdict(int8['cosine_worst_but_tables'] >= bar)}.",
         "",
         "The tables are drawn with characters, and their borders become a hundred tokens `-` in a row. A head that looks at a separator beside them "
-        "gives each of these keys less than a 510th of the block's largest weight, so that 8-bit codes of equal steps round all of them to 0, and "
-        "as they are alike, the loss does not average out. Floating-point weights (`int8_fp8`, `fp8`, `int8_half`) keep them.",
+        "gives each of these keys less than a 510th of the block's largest weight, so that 8-bit codes of equal steps, rounded to nearest, are 0 for "
+        "all of them, and as they are alike, the loss does not average out. Floating-point weights (`int8_fp8`, `fp8`, `int8_half`) keep them; `int8` "
+        "rounds weights below one code by the place of their key, so that they keep their mass together (numerics/int8.md; on CPUs: GPU kernels "
+        "round to nearest).",
         "",
     ]
     cells = []

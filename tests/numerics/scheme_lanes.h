@@ -6,6 +6,7 @@
 
 #include "fused_schemes.h"
 #include "numerics/contract.h"
+#include "numerics/ordered_rounding.h"
 #include "tests/lanes/lane_check.h"
 
 namespace octet::lane_check {
@@ -212,10 +213,29 @@ class SchemeCheck {
     const auto weight = s.weight(score, step);
     const auto codes = s.code(weight);
     expect("code", codes, code);
+    ordered_codes(s, one, weight, key, keys);
     expect("mass", s.mass(weight, codes, key), mass);
     typename One::Sum sum{};
     for (const Mass& m : mass) sum = static_cast<typename One::Sum>(sum + m);
     return sum;
+  }
+
+  /// Codes that the places of keys round, of weights about and below 1.
+  template <class Weight>
+  void ordered_codes(const S& s, const One& one, const Weight& weight, const typename S::Key& key,
+                     const Keys& keys) {
+    if constexpr (requires { one.code(1.0f, 0.0f, keys.key[0], 1.0f); }) {
+      static constexpr RoundingOffsets<kLanes> kOffsets;
+      constexpr float kVLargest = 3;
+      alignas(64) float weights[kLanes];
+      __builtin_memcpy(weights, &weight, sizeof weights);
+      std::int32_t code[kLanes];
+      for (const float unit : {1.0f, 1.0f / 128, 1.0f / 512}) {
+        for (int i = 0; i < kLanes; ++i)
+          code[i] = one.code(weights[i] * unit, kOffsets.of[i], keys.key[i], kVLargest);
+        expect("ordered code", s.code(weight * unit, L::load(kOffsets.of), key, kVLargest), code);
+      }
+    }
   }
 
   // --- Schemes whose rows come in lanes.
