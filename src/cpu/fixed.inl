@@ -3,7 +3,7 @@
 //
 // Isa: Words (a lane of 2 kLanes words), keys_of_words() (the key of a run of 2 kLanes that each word is of),
 // pack_words() (two vectors of keys to words in that order), level_words(), largest_words(), add_mass(),
-// store_word_codes(), weight() (fixed16::weight), word_codes() (of weights, by offsets of small ones).
+// store_weights() (their codes), weight() (fixed16::weight).
 #pragma once
 #include <cstdint>
 
@@ -94,7 +94,6 @@ struct FixedSoftmax {
   static F32 weigh(const std::byte* words, std::int32_t peak, const std::uint16_t* mass, const KeySpan& seen,
                    std::int64_t count, const Visible& visible, std::byte* p) {
     const auto reference = simd::fill<U16>(static_cast<std::uint16_t>(peak));
-    const auto offsets = rounding_offset(Isa::keys_of_words());
     F32 total{};
     std::int64_t j = 0;
     const auto all = [&](std::int64_t at) {
@@ -106,7 +105,7 @@ struct FixedSoftmax {
       const U16 low = weights(at), high = weights(at + kRun);
       sum = Isa::add_mass(sum, low, load<U16>(reinterpret_cast<const std::byte*>(mass + at)));
       sum = Isa::add_mass(sum, high, load<U16>(reinterpret_cast<const std::byte*>(mass + at + kRun)));
-      Isa::store_word_codes(p + at * kPBytes, Isa::word_codes(low, offsets), Isa::word_codes(high, offsets));
+      Isa::store_weights(p + at * kPBytes, low, high);
       return sum;
     };
     static_assert(fixed16::kPairsPerSum * kRun == 2 * kChunk);

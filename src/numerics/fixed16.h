@@ -33,11 +33,11 @@ inline constexpr int kPairsPerSum = 4;
 inline constexpr float kWeightOne = 32768.0f;
 inline constexpr std::int16_t kLargestCode = 255;
 inline constexpr float kCodeOne = kLargestCode;
-/// Weights below this are below 1 in codes: 2^15 / 255, the words of a code, is 128.5. rounding_offset() is
-/// in words then, within their half unit.
-inline constexpr std::int16_t kBelowOne = 129;
-static_assert(kOffsetUnits == kBelowOne - 1 && kScaleRange <= kOrderedRange,
-              "the place alone tells the threshold");
+/// The least weight whose code is not 0, by its key's place; to nearest it is 65. A word's code is 1 from
+/// there on, or what is nearest where that is more. 2^15 / 255, the words of a code, is 128.5:
+/// rounding_offset() is in words, within their half unit.
+constexpr int least_coded(int place) { return 65 - rounding_offset(place); }
+static_assert(kOffsetUnits == 128 && kScaleRange <= kOrderedRange, "the place alone tells the threshold");
 
 /// The mantissa 2^16 2^(-fraction / 2^16), at most 65534, of the accurate exponential: within 0.31 %.
 struct AccurateMantissa {

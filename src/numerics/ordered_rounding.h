@@ -14,11 +14,9 @@ inline constexpr int kPlaces = 8;
 inline constexpr float kOrderedRange = 16.0f;
 
 /// What is added to a weight below 1 before it is rounded to nearest, in units of 1 / kOffsetUnits of a code.
-/// The place's bits in reversed order, so that any few keys in a row have thresholds far apart. Key: an
-/// integer, or lanes of them.
-template <class Key>
-constexpr Key rounding_offset(Key key) {
-  return ((key & 1) << 6) + ((key & 2) << 4) + ((key & 4) << 2) - 56;
+/// The place's bits in reversed order, so that any few keys in a row have thresholds far apart.
+constexpr int rounding_offset(int place) {
+  return ((place & 1) << 6) + ((place & 2) << 4) + ((place & 4) << 2) - 56;
 }
 inline constexpr float kOffsetUnits = 128.0f;
 

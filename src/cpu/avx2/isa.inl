@@ -1,6 +1,8 @@
 // AVX2 as attend.inl asks for it; AVX-VNNI's nests are these with other products (avx2/vnni_nests.cpp).
 #include <immintrin.h>
 
+#include <array>
+
 #include "cpu/avx2/products.h"
 #include "cpu/nest.inl"
 #include "lanes/vector.h"
@@ -91,19 +93,27 @@ struct Isa256 {
     return sum + reinterpret_cast<Lane::I32>(
                      _mm256_madd_epi16(reinterpret_cast<__m256i>(weight), reinterpret_cast<__m256i>(mass)));
   }
-  /// Codes of P of weights, those below 1 by the offsets of their places.
-  static Words::U16 word_codes(Words::U16 weight, SignedWords offsets) {
-    const __m256i w = reinterpret_cast<__m256i>(weight);
-    const __m256i small = _mm256_cmpgt_epi16(_mm256_set1_epi16(fixed16::kBelowOne), w);
-    return reinterpret_cast<Words::U16>(
-        _mm256_mulhrs_epi16(_mm256_add_epi16(w, _mm256_and_si256(small, reinterpret_cast<__m256i>(offsets))),
-                            _mm256_set1_epi16(fixed16::kLargestCode)));
+  static __m256i bytes_of(Words::U16 low, Words::U16 high) {
+    return _mm256_packus_epi16(reinterpret_cast<__m256i>(low), reinterpret_cast<__m256i>(high));
+  }
+  static void store_bytes(std::byte* at, __m256i bytes) {
+    constexpr int kQuartersInOrder = 0xd8;
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), _mm256_permute4x64_epi64(bytes, kQuartersInOrder));
   }
   static void store_word_codes(std::byte* at, Words::U16 low, Words::U16 high) {
-    constexpr int kQuartersInOrder = 0xd8;
-    const __m256i bytes =
-        _mm256_packus_epi16(reinterpret_cast<__m256i>(low), reinterpret_cast<__m256i>(high));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), _mm256_permute4x64_epi64(bytes, kQuartersInOrder));
+    store_bytes(at, bytes_of(low, high));
+  }
+  /// Codes of weights, those of small ones by the places of their keys, which run from 0 in each half of
+  /// bytes.
+  static void store_weights(std::byte* at, Words::U16 low, Words::U16 high) {
+    const __m256i nearest = bytes_of(Words::mulhrs_u16(low, fixed16::kLargestCode),
+                                     Words::mulhrs_u16(high, fixed16::kLargestCode));
+    constexpr auto of = [](int place) { return static_cast<char>(fixed16::least_coded(place)); };
+    const __m256i least = _mm256_set1_epi64x(__builtin_bit_cast(
+        std::int64_t, std::array<char, kPlaces>{of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7)}));
+    const __m256i weights = bytes_of(low, high);
+    const __m256i coded = _mm256_cmpeq_epi8(_mm256_max_epu8(weights, least), weights);
+    store_bytes(at, _mm256_and_si256(coded, _mm256_max_epu8(nearest, _mm256_set1_epi8(1))));
   }
 };
 using ThisIsa = Isa256;

@@ -35,6 +35,18 @@ struct Mantissas {
 constexpr Mantissas kMantissas;
 static_assert(kMantissas.error() < 0.0031, "what the error bound counts: ref/bound_terms.cpp");
 
+/// fixed16::least_coded() of bytes that packs of words leave: fours of keys, of the same places in each half
+/// of a quarter.
+struct LeastCoded {
+  alignas(64) std::uint8_t of[64] = {};
+
+  constexpr LeastCoded() {
+    for (int i = 0; i < 64; ++i)
+      of[i] = static_cast<std::uint8_t>(fixed16::least_coded(i / 16 % 2 * 4 + i % 4));
+  }
+};
+constexpr LeastCoded kLeastCoded;
+
 struct Isa512 {
   struct Tag {};
   using Lane = VectorLane<16, Tag>;
@@ -126,20 +138,23 @@ struct Isa512 {
     return reinterpret_cast<Lane::I32>(_mm512_dpwssd_epi32(
         reinterpret_cast<__m512i>(sum), reinterpret_cast<__m512i>(weight), reinterpret_cast<__m512i>(mass)));
   }
-  /// Codes of P of weights, those below 1 by the offsets of their places.
-  static Words::U16 word_codes(Words::U16 weight, SignedWords offsets) {
-    const __m512i w = reinterpret_cast<__m512i>(weight);
-    const __mmask32 small = _mm512_cmplt_epi16_mask(w, _mm512_set1_epi16(fixed16::kBelowOne));
-    return reinterpret_cast<Words::U16>(
-        _mm512_mulhrs_epi16(_mm512_mask_add_epi16(w, small, w, reinterpret_cast<__m512i>(offsets)),
-                            _mm512_set1_epi16(fixed16::kLargestCode)));
-  }
   /// 64 codes in the order of their keys, from two runs of words: the pack leaves fours of keys in order.
   static void store_word_codes(std::byte* at, Words::U16 low, Words::U16 high) {
-    const __m512i fours =
-        _mm512_packus_epi16(reinterpret_cast<__m512i>(low), reinterpret_cast<__m512i>(high));
+    store_fours(at, bytes_of(low, high));
+  }
+  static __m512i bytes_of(Words::U16 low, Words::U16 high) {
+    return _mm512_packus_epi16(reinterpret_cast<__m512i>(low), reinterpret_cast<__m512i>(high));
+  }
+  static void store_fours(std::byte* at, __m512i fours) {
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     _mm512_storeu_si512(at, _mm512_permutexvar_epi32(order, fours));
+  }
+  /// Codes of weights, those of small ones by the places of their keys.
+  static void store_weights(std::byte* at, Words::U16 low, Words::U16 high) {
+    const __m512i nearest = bytes_of(Words::mulhrs_u16(low, fixed16::kLargestCode),
+                                     Words::mulhrs_u16(high, fixed16::kLargestCode));
+    const __mmask64 coded = _mm512_cmpge_epu8_mask(bytes_of(low, high), _mm512_load_si512(kLeastCoded.of));
+    store_fours(at, _mm512_maskz_max_epu8(coded, nearest, _mm512_set1_epi8(1)));
   }
 };
 
