@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .results import ModelsError, document, say, write
+from .replaced import SCHEMES
+from .results import RESULTS, ModelsError, again, document, say, write
 
 # The seeds, epochs and steps of the stored results.
 SEEDS = 3
@@ -19,12 +21,24 @@ ADVICE_TEXTS = 8
 ADVICE_TOLERANCE = 0.02
 
 
+def schemes_of(options: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(options.again) or SCHEMES
+
+
+def keep(options: argparse.Namespace, name: str, fresh: dict[str, Any]) -> None:
+    """Store a document, or with --again its rows in the stored one."""
+    if options.again:
+        fresh["rows"] = [row for row in fresh["rows"] if row["scheme"] in options.again]
+        fresh = again(json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")), fresh)
+    write(name, fresh)
+
+
 def run_minilm(options: argparse.Namespace) -> None:
     from . import minilm
 
     packages = ["torch", "transformers", minilm.PACKAGE]
-    rows = minilm.measure()
-    write("minilm", document("minilm", "scripts/bench-models minilm", packages, rows, bar=minilm.BAR))
+    rows = minilm.measure(schemes_of(options))
+    keep(options, "minilm", document("minilm", "scripts/bench-models minilm", packages, rows, bar=minilm.BAR))
 
 
 def run_advice(options: argparse.Namespace) -> None:
@@ -44,16 +58,16 @@ def run_advice(options: argparse.Namespace) -> None:
 def run_digits(options: argparse.Namespace) -> None:
     from . import digits
 
-    rows = digits.measure(SEEDS, EPOCHS)
+    rows = digits.measure(SEEDS, EPOCHS, schemes_of(options))
     packages = ["torch", "timm", "scikit-learn"]
-    write("digits", document("digits", "scripts/bench-models digits", packages, rows))
+    keep(options, "digits", document("digits", "scripts/bench-models digits", packages, rows))
 
 
 def run_language(options: argparse.Namespace) -> None:
     from . import language
 
-    rows = language.measure(LANGUAGE_SEEDS, STEPS)
-    write("language", document("language", "scripts/bench-models language", ["torch"], rows))
+    rows = language.measure(LANGUAGE_SEEDS, STEPS, schemes_of(options))
+    keep(options, "language", document("language", "scripts/bench-models language", ["torch"], rows))
 
 
 def run_costs(options: argparse.Namespace) -> None:
@@ -103,7 +117,6 @@ EVERYTHING = ("minilm", "advice", "digits", "language", "costs", "stack", "page"
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     from .imagenet import MODELS as IMAGENET_MODELS
     from .imagenet import SCHEMES as IMAGENET_SCHEMES
-    from .results import RESULTS
 
     parser = argparse.ArgumentParser(
         prog="scripts/bench-models",
@@ -111,6 +124,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to measure of {' '.join(PARTS)} (default: {' '.join(EVERYTHING)})")
     parser.add_argument("--commit", help="the commit to name in the results (default: git's)")
+    parser.add_argument(
+        "--again", nargs="+", default=[], metavar="SCHEME", help="minilm, digits, language: these schemes only, into the stored result (default: all)"
+    )
     parser.add_argument("--images", type=Path, help="imagenet: the validation folder, a folder a class")
     parser.add_argument("--models", nargs="+", default=list(IMAGENET_MODELS), help="imagenet: timm's names")
     parser.add_argument("--schemes", nargs="+", default=list(IMAGENET_SCHEMES), help="imagenet: octet's schemes")

@@ -62,7 +62,11 @@ def verdict(holds: bool) -> str:
 def measured_by(document: Row) -> str:
     packages = ", ".join(f"{name} {number}" for name, number in document["packages"].items())
     cpu = f"{document['cpu']}, family {document.get('cpu_family', '?')} model {document.get('cpu_model', '?')}"
-    return f"`{document['command']}`, commit {document['commit']}, {document['date']}; {cpu}; {packages}."
+    told = f"`{document['command']}`, commit {document['commit']}, {document['date']}; {cpu}; {packages}."
+    if again := document.get("again"):
+        schemes = ", ".join(f"`{scheme}`" for scheme in again["schemes"])
+        told += f" {schemes} again (`--again`) at commit {again['commit']}, {again['date']}."
+    return told
 
 
 def minilm(document: Row) -> list[str]:

@@ -68,6 +68,32 @@ def document(experiment: str, command: str, packages: Sequence[str], rows: Seque
     }
 
 
+# What tells a row from the others of its document.
+ROW_KEYS = ("model", "seed", "scheme")
+
+
+def again(stored: Mapping[str, Any], fresh: Mapping[str, Any]) -> dict[str, Any]:
+    """`stored` with the rows of `fresh` in the place of its own: some schemes measured again, with the same packages on the same processor.
+
+    "again" says of which schemes, and at which commit. ModelsError: another machine or other packages, or a row that is not there.
+    """
+    for what in ("cpu", "cpu_family", "cpu_model", "packages"):
+        if stored.get(what) != fresh.get(what):
+            raise ModelsError(f"{what} is {fresh.get(what)} and was {stored.get(what)}: leave --again out, so that all schemes are measured")
+
+    def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(row.get(name) for name in ROW_KEYS)
+
+    rows = {key(row): row for row in stored["rows"]}
+    for row in fresh["rows"]:
+        if key(row) not in rows:
+            raise ModelsError(f"the stored result has no row {key(row)}: leave --again out, so that all schemes are measured")
+        rows[key(row)] = row
+    schemes = list(dict.fromkeys(row["scheme"] for row in fresh["rows"]))
+    told = {"commit": fresh["commit"], "date": fresh["date"], "schemes": schemes}
+    return {**stored, "again": told, "rows": list(rows.values())}
+
+
 def write(name: str, content: Mapping[str, Any], folder: Path = RESULTS) -> Path:
     """Write folder/name.json whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
