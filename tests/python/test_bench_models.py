@@ -257,3 +257,20 @@ def test_every_scheme_of_the_tables_is_there():
 
     assert set(SCHEMES) <= set(octet.schemes()) and len(set(SCHEMES)) == len(SCHEMES)
     assert sys.path[0].endswith("bench")
+
+
+def test_measuring_again_replaces_the_rows_of_some_schemes():
+    from models.results import ModelsError, again
+
+    facts = {"cpu": "p", "cpu_family": 1, "cpu_model": 2, "packages": {"torch": "1"}}
+    rows = [{"scheme": scheme, "seed": seed, "x": 0} for seed in (1, 2) for scheme in ("pytorch", "int8")]
+    stored = {"commit": "a", "date": "d", **facts, "rows": rows}
+    fresh = {"commit": "b", "date": "e", **facts, "rows": [{"scheme": "int8", "seed": 2, "x": 1}]}
+    merged = again(stored, fresh)
+    assert [row["x"] for row in merged["rows"]] == [0, 0, 0, 1] and [row["seed"] for row in merged["rows"]] == [1, 1, 2, 2]
+    assert merged["commit"] == "a" and merged["again"] == {"commit": "b", "date": "e", "schemes": ["int8"]}
+    assert all(row["x"] == 0 for row in rows), "what was stored is not changed"
+    with pytest.raises(ModelsError, match="packages is"):
+        again(stored, {**fresh, "packages": {"torch": "2"}})
+    with pytest.raises(ModelsError, match="no row"):
+        again(stored, {**fresh, "rows": [{"scheme": "int4", "seed": 1}]})
