@@ -321,22 +321,17 @@ class Attention {
     if (first_block < end_block) {
       if (first.number < end_block) {
         load_k(k_rows, first, first_k);
-        if constexpr (kTwoBuffers && kParts == 1) load_v(first, first_v);
+        if constexpr (kTwoBuffers) load_v(first, first_v);
       }
       load_rows();  // where nothing waits for it, it would come into the rows on their way out
     }
     ptx::commit_copies();
-    if constexpr (kParts > 1) {
-      // V is not waited for before Q K^T: all of the processor's blocks of threads begin with loads.
-      if (first.number < end_block) load_v(first, first_v);
-      ptx::commit_copies();
-    }
     prepare();
 #pragma unroll 1
     for (std::int32_t i = first_block; i < end_block; i += kParts) {
       // Behind the last one for the last parts of an uneven number: no row sees a key of it.
       const KeyBlock block = block_at(i + Threads::part());
-      ptx::wait_copies<kParts == 1 ? 0 : 1>();
+      ptx::wait_copies<0>();
       __syncthreads();  // what was copied is there, and nobody reads the other buffers any more
       if constexpr (kParts == 1) {
         if constexpr (!kTwoBuffers)
@@ -368,19 +363,13 @@ class Attention {
       if constexpr (!kTwoBuffers) {
         ptx::wait_copies<1>();
         __syncthreads();  // V is there
-      } else if constexpr (kParts > 1) {
-        ptx::wait_copies<0>();
-        __syncthreads();
       }
       if (sees) fold_values(rows, outputs, p, block);
       if constexpr (kParts > 1) {
         if (i + kParts < end_block) [[unlikely]] {
           __syncthreads();  // nobody reads the buffers any more
           const KeyBlock next = block_at(i + kParts + Threads::part());
-          const bool is_one = next.number < end_block;
-          if (is_one) load_k(k_rows, next, k_rows.first + next.number * k_rows.block_bytes);
-          ptx::commit_copies();
-          if (is_one) load_v(next, packed_v(next));
+          if (next.number < end_block) load_block(k_rows, next);
           ptx::commit_copies();
         }
       }
