@@ -26,10 +26,10 @@ constexpr int kBlocksOfProcessor = 4;
 /// What is done to rows before they become codes.
 enum class Work { multiplied, rotated, shifted_and_rotated };
 
-/// +-norm of each channel.
+/// The sign bits of channels that the rotation turns around, two in a word as 16-bit numbers lie.
 template <class Shape>
 struct Signs {
-  float4 factor[Shape::kDim / 4];
+  uint4 flips[Shape::kDim / kChannels] = {};
 };
 
 /// What a warp reads and writes in one turn: some rows of a tile.
@@ -66,8 +66,13 @@ class Encoder {
         peaks_(peaks) {}
 
   __device__ void run() {
+    // note: where statistics are before this kernel, its first rows are on their way while those end.
+    if (!k_.rows_are_there) ptx::wait_for_earlier_kernels();
     find_turns(0);
-    ask_for(0);
+    ask_for_rows(0);
+    if (k_.rows_are_there) ptx::wait_for_earlier_kernels();
+    ptx::let_the_next_kernel_start();
+    ask_for_words(0);
     float tile_floor = 0, least = float_of(kF32Inf);
     std::uint32_t most = 0;
     bool again = false;  // once more, for the tile's largest element raised its floor
@@ -75,7 +80,11 @@ class Encoder {
     for (int i = 0; turn(i).count >= 0; ++i) {
       if ((i + 1) % kWarp == 0) find_turns(i + 1);
       ptx::wait_copies<0>();
-      if constexpr (kWork == Work::multiplied) make_equalisers();
+      if (kWork != Work::rotated && words_are_new_) {
+        if constexpr (kWork == Work::multiplied) make_equalisers();
+        if constexpr (kWork == Work::shifted_and_rotated) turn_shifts();
+        words_are_new_ = false;
+      }
       __syncwarp();
       float v[Shape::kCount];
       if (r_.x.dtype == DType::f16)
@@ -163,17 +172,34 @@ class Encoder {
 
   // --- Rows in
 
-  __device__ void ask_for(int i) {
+  __device__ void ask_for_rows(int i) {
     const Turn& of = turn(i);
     space_.ask_for_rows(of.from, r_.x.stride[2], of.count);
-    if (kWork != Work::rotated && of.words && of.count > 0) space_.ask_for_words(of.words);
+  }
+  /// Unless the warp has them, or they are on their way.
+  __device__ void ask_for_words(int i) {
+    const Turn& of = turn(i);
+    if (kWork != Work::rotated && of.count > 0 && of.words != words_) {
+      space_.ask_for_words(of.words);
+      words_ = of.words, words_are_new_ = true;
+    }
     ptx::commit_copies();
+  }
+  __device__ void ask_for(int i) {
+    ask_for_rows(i);
+    ask_for_words(i);
   }
   /// Exponents become what channels are multiplied by; each lane's own.
   __device__ void make_equalisers() {
-    space_.for_own_words([&](std::uint32_t& word) {
+    space_.for_own_words([&](std::uint32_t& word, int) {
       word = r_.exponent.data ? bits_of(power_of_two(-as_signed(word))) : bits_of(1.0f);
     });
+  }
+
+  /// The shift of a channel that is turned around is too, for -x - -shift is -(x - shift); each lane's own.
+  /// note: where both are the same the difference is +0 and not -0, which no code and no scale shows.
+  __device__ void turn_shifts() {
+    space_.for_own_words([&](std::uint32_t& word, int i) { word ^= r_.sign[i] >> lane() << 31; });
   }
 
   template <DType kType>
@@ -182,12 +208,21 @@ class Encoder {
 #pragma unroll
     for (int at = 0; at < Shape::kCount; at += kChannels) {
       Raw<std::uint16_t> raw;
-      raw.v[0] = space_.rows[own][at / kChannels];
+      uint4& stored = raw.v[0];
+      stored = space_.rows[own][at / kChannels];
+      if constexpr (kWork != Work::multiplied) {
+        const uint4 flips = signs_.flips[(first_channel + at) / kChannels];
+        stored = {stored.x ^ flips.x, stored.y ^ flips.y, stored.z ^ flips.z, stored.w ^ flips.w};
+      }
       to_floats(raw, kType, v + at);
       if constexpr (kWork == Work::shifted_and_rotated)
         with(space_.words, first_channel + at, at, [&](int i, float shift) { v[i] = v[i] - shift; });
-      const auto* factors = kWork == Work::multiplied ? space_.words : signs_.factor;
-      with(factors, first_channel + at, at, [&](int i, float factor) { v[i] = v[i] * factor; });
+      if constexpr (kWork == Work::multiplied) {
+        with(space_.words, first_channel + at, at, [&](int i, float factor) { v[i] = v[i] * factor; });
+      } else {
+#pragma unroll
+        for (int i = 0; i < kChannels; ++i) v[at + i] = v[at + i] * r_.norm;
+      }
     }
   }
   template <class Use>
@@ -232,6 +267,8 @@ class Encoder {
   RowSpace<Shape>& space_;
   Turn (&turns_)[Space<Shape>::kTurns];
   std::uint32_t (&peaks_)[3];
+  const void* words_ = nullptr;  // that are in space_, or on their way there
+  bool words_are_new_ = true;    // and not yet what rows are shifted or multiplied by
 };
 
 template <class Shape, Work kWork>
@@ -240,15 +277,14 @@ __global__ __launch_bounds__(kTokenThreads, kBlocksOfProcessor) void encode_toke
     const __grid_constant__ Signs<Shape> signs, const __grid_constant__ GroupWalk tiles, int turns_of_tile) {
   extern __shared__ uint4 space_memory[];
   __shared__ std::uint32_t peaks[3];
-  __shared__ Signs<Shape> signs_here;
+  __shared__ uint4 sign_memory[sizeof(Signs<Shape>) / sizeof(uint4)];
+  auto& signs_here = *reinterpret_cast<Signs<Shape>*>(sign_memory);
   auto* spaces = reinterpret_cast<Space<Shape>*>(space_memory);
   if (threadIdx.x < 3) peaks[threadIdx.x] = 0;
   if (kWork != Work::multiplied)
-    for (unsigned i = threadIdx.x; i < Shape::kDim / 4; i += kTokenThreads)
-      signs_here.factor[i] = signs.factor[i];
+    for (unsigned i = threadIdx.x; i < Shape::kDim / kChannels; i += kTokenThreads)
+      signs_here.flips[i] = signs.flips[i];
   __syncthreads();
-  ptx::wait_for_earlier_kernels();
-  ptx::let_the_next_kernel_start();
   Encoder<Shape, kWork>(r, k, signs_here, tiles, turns_of_tile, spaces[threadIdx.x / kWarp], peaks).run();
 }
 
@@ -260,10 +296,17 @@ void launch_shape(const RowReading& rows, const Coding& coding, void* stream) {
   const GroupWalk tiles(Groups(rows.x.shape, sequences.cu_seqlens ? sequences.count : 0,
                                has_floor ? coding.groups.tokens : Shape::kRows),
                         rows.x);
-  Signs<Shape> signs{};
-  if (rows.hadamard > 0)
-    for (int c = 0; c < Shape::kDim; c += 4)
-      signs.factor[c / 4] = {rows.factor(c), rows.factor(c + 1), rows.factor(c + 2), rows.factor(c + 3)};
+  Signs<Shape> signs;
+  if (rows.hadamard > 0) {
+    const auto flips = [&](int c) {
+      const auto bit = [&](int channel, int at) {
+        return (rows.sign[channel / kWarp] >> channel % kWarp & 1u) << at;
+      };
+      return bit(c, 15) | bit(c + 1, 31);
+    };
+    for (int c = 0; c < Shape::kDim; c += kChannels)
+      signs.flips[c / kChannels] = {flips(c), flips(c + 2), flips(c + 4), flips(c + 6)};
+  }
   constexpr int kBytes = kWarps * sizeof(Space<Shape>);
   constexpr int kRowsAtOnce = kWarps * Shape::kRows;
   const int turns_of_tile =

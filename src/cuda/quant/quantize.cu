@@ -139,6 +139,9 @@ void encode(const Call& call) {
       if (coding.tile == Tile::none) write_scales(call, coding.making);
     }
   }
+  const bool has_statistics = recipe.smooth != Smooth::none || recipe.equalise == Equalise::on;
+  const bool is_measured = coding.making.head_floor.octaves > 0 || coding.making.block_floor.amax;
+  coding.rows_are_there = has_statistics && !is_measured && coding.scale_of == ScaleOf::token;
   launch_encode(call.rows, coding, call.stream);
 }
 

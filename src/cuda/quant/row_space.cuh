@@ -1,7 +1,10 @@
 // Rows of a warp in shared memory, on their way in as numbers and out as codes: rows of a tensor are read and
 // written by lanes beside each other, and computed by a lane each.
 #pragma once
+#include <utility>
+
 #include "cuda/ptx/cp_async.cuh"
+#include "cuda/ptx/cp_async_offset.cuh"
 #include "cuda/quant/rows.cuh"
 
 namespace octet::cuda {
@@ -34,18 +37,19 @@ struct RowSpace {
   __device__ void ask_for_rows(const std::uint16_t* from, std::int64_t stride, int count) {
     // Pieces of 16 bytes, beside each other in a row first: lane i has number i, i + 32, ...
     constexpr int kRowPieces = kIn * Shape::kLanes;
-    constexpr int kRowsAtOnce = kWarp / kRowPieces;
+    constexpr int kRowsAtOnce = kWarp / kRowPieces,
+                  kBytesAtOnce = kRowsAtOnce * Shape::kLanes * sizeof(rows[0]);
     const int row = lane() / kRowPieces, piece = lane() % kRowPieces;
     __builtin_assume(__isGlobal(from));
     from += row * stride + piece * kChannels;
-    uint4* to = &rows[row * Shape::kLanes + piece / kIn][piece % kIn];
+    const std::uint32_t to = ptx::shared_address(&rows[row * Shape::kLanes + piece / kIn][piece % kIn]);
     const std::int64_t step = kRowsAtOnce * stride;
-#pragma unroll
-    for (int i = 0; i < Shape::kRows / kRowsAtOnce; ++i) {
-      if (row + i * kRowsAtOnce < count)
-        ptx::copy_async(ptx::shared_address(to + i * kRowsAtOnce * Shape::kLanes * (kIn + 1)), from);
-      from += step;
-    }
+    const auto ask = [&]<int... i>(std::integer_sequence<int, i...>) {
+      ((row + i * kRowsAtOnce < count ? ptx::copy_async_to<i * kBytesAtOnce>(to, from) : void(),
+        from += step),
+       ...);
+    };
+    ask(std::make_integer_sequence<int, Shape::kRows / kRowsAtOnce>());
   }
   __device__ void wait_until_codes_left() { __syncwarp(); }
   /// The codes of `count` rows, so many bytes apart.
@@ -72,10 +76,12 @@ struct RowSpace {
       ptx::copy_word_async(ptx::shared_address(reinterpret_cast<float*>(words) + i),
                            static_cast<const float*>(from) + i);
   }
+  /// use(word, i): of channel lane + 32 i.
   template <class Use>
   __device__ void for_own_words(const Use& use) {
-    auto* own = reinterpret_cast<std::uint32_t*>(words);
-    for (int i = lane(); i < Shape::kDim; i += kWarp) use(own[i]);
+    auto* own = reinterpret_cast<std::uint32_t*>(words) + lane();
+#pragma unroll
+    for (int i = 0; i < Shape::kDim / kWarp; ++i) use(own[i * kWarp], i);
   }
 };
 

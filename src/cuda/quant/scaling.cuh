@@ -60,6 +60,9 @@ struct Coding {
   const std::int64_t* first_group = nullptr;  ///< as in ScaleWriting, for Tile::scale
   int rows_of_block = 0;                      ///< for Tile::none
   std::uint32_t* non_finite = nullptr;
+  /// The rows were complete before the kernel that is before this one on the stream began; that one writes
+  /// shifts or exponents, which are waited for.
+  bool rows_are_there = false;
 };
 
 __device__ inline float floor_of(const ScaleMaking& making, const Floor& floor, std::int64_t slot) {
