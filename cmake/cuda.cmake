@@ -12,6 +12,68 @@ set(OCTET_CUDA_FORMS
   "int8_uniform fused numerics/uniform_u8.h UniformU8"
 )
 
+# Schemes and forms whose long calls have kernels of Hopper's own (src/cuda/wgmma), on GPUs of compute capability 9.0: none that adds a bias. Each
+# with the form that it takes there (numerics/unbiased.h), if any.
+set(OCTET_CUDA_HOPPER int8=Unbiased int8_uniform= int8_full=LateScaled int8_half=LateScaled f16=Unbiased)
+
+# Writes <scheme>_wgmma.cu for each of those, and the tables that find them; without Hopper among the architectures, tables of none.
+function(octet_generate_hopper out_var table_var)
+  set(_generated)
+  set(_declarations "")
+  set(_cases "")
+  set(_uniform nullptr)
+  if("90-real" IN_LIST OCTET_CUDA_ARCHITECTURES)
+    foreach(_row IN LISTS OCTET_INSTANCES OCTET_CUDA_FORMS)
+      octet_split_instance("${_row}")
+      set(_own ${OCTET_CUDA_HOPPER})
+      list(FILTER _own INCLUDE REGEX "^${_scheme}=")
+      if(NOT _own)
+        continue()
+      endif()
+      string(REGEX REPLACE "^.*=" "" _form "${_own}")
+      set(_type "${_template}<DeviceLane>")
+      if(_form)
+        set(_type "${_form}<${_type}>")
+      endif()
+      set(_file "${CMAKE_CURRENT_BINARY_DIR}/cuda/${_scheme}_wgmma.cu")
+      file(CONFIGURE OUTPUT "${_file}" CONTENT
+"// Generated from cmake/instances.cmake: scheme ${_scheme} on Hopper's kernels.
+#include \"${_header}\"
+#include \"cuda/wgmma/launch.cuh\"
+#include \"numerics/unbiased.h\"
+namespace octet::cuda::wgmma {
+extern const Kernels kKernels_${_scheme};
+const Kernels kKernels_${_scheme} = Launches<${_type}>::table();
+}
+" @ONLY)
+      set_source_files_properties("${_file}" PROPERTIES COMPILE_OPTIONS "-fmad=true")
+      list(APPEND _generated "${_file}")
+      string(APPEND _declarations "extern const Kernels kKernels_${_scheme};\n")
+      if(_row IN_LIST OCTET_INSTANCES)
+        string(APPEND _cases "    case Scheme::${_scheme}: return &kKernels_${_scheme};\n")
+      else()
+        set(_uniform "scheme == Scheme::int8 ? &kKernels_${_scheme} : nullptr")
+      endif()
+    endforeach()
+  endif()
+  set(_table "${CMAKE_CURRENT_BINARY_DIR}/cuda/schemes_wgmma.cu")
+  file(CONFIGURE OUTPUT "${_table}" CONTENT
+"// Generated from cmake/instances.cmake: the Hopper kernels of each scheme.
+#include \"cuda/wgmma/launch.h\"
+namespace octet::cuda::wgmma {
+${_declarations}
+const Kernels* kernels_of([[maybe_unused]] Scheme scheme) {
+  switch (scheme) {
+${_cases}    default: return nullptr;
+  }
+}
+const Kernels* uniform_kernels_of([[maybe_unused]] Scheme scheme) { return ${_uniform}; }
+}
+" @ONLY)
+  set(${out_var} "${_generated}" PARENT_SCOPE)
+  set(${table_var} "${_table}" PARENT_SCOPE)
+endfunction()
+
 function(octet_generate_cuda out_var)
   set(_generated)
   set(_declarations "")
@@ -75,12 +137,16 @@ const Kernels* uniform_kernels_of(Scheme scheme) {
   set(${out_var} "${_generated}" PARENT_SCOPE)
 endfunction()
 
-# Flags of every target with device code. -std as a plain option: CMake 3.25 knows no C++20 flag for this nvcc.
+# Flags of every target with device code, for OCTET_CUDA_ARCHITECTURES or those that follow the target. -std as a plain option: CMake 3.25 knows no C++20 flag for this nvcc.
 # --compress-mode=size: code takes a quarter of its bytes in the library, and is unpacked when the driver loads it.
 # -Wno-restrict: as in flags.cmake. -fmad=false, unless a source says otherwise: a multiplication and an addition are two roundings on the host too.
 function(octet_cuda_flags target)
+  set(_architectures "${OCTET_CUDA_ARCHITECTURES}")
+  if(ARGN)
+    set(_architectures "${ARGN}")
+  endif()
   get_target_property(_sources ${target} SOURCES)
-  set_target_properties(${target} PROPERTIES CUDA_STANDARD_REQUIRED OFF CUDA_ARCHITECTURES "${OCTET_CUDA_ARCHITECTURES}"
+  set_target_properties(${target} PROPERTIES CUDA_STANDARD_REQUIRED OFF CUDA_ARCHITECTURES "${_architectures}"
     POSITION_INDEPENDENT_CODE ON CUDA_VISIBILITY_PRESET hidden)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   target_compile_options(${target} PRIVATE

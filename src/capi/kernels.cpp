@@ -51,7 +51,7 @@ Kernel simd() {
 
 Kernel cuda_mma() {
   Kernel k{"mma", cuda::refusal, cuda::attend, cuda::workspace_bytes, Device::cuda};
-  k.pack = cuda::pack, k.run_packed = cuda::attend_packed;
+  k.pack = cuda::pack, k.run_packed = cuda::attend_packed, k.family = cuda::family_of;
   return k;
 }
 

@@ -7,7 +7,8 @@
 namespace octet {
 namespace {
 
-/// <backend>/<scheme>/d<dim>/<mask>: the name in plans, bench rows and error messages.
+/// <backend or its family of kernels>/<scheme>/d<dim>/<mask>: the name in plans, bench rows and error
+/// messages.
 std::string kernel_name(std::string_view backend, const AttentionDesc& desc) {
   const bool dense = desc.bias != AttentionDesc::Bias::none;
   return std::string(backend) + "/" + name_of(desc.scheme) + "/d" + std::to_string(desc.head_dim) + "/" +
@@ -55,7 +56,7 @@ Result<Plan> make_plan(const AttentionDesc& desc, const std::string& backend,
       plan.refusals.push_back({kernel_name(kernel.backend, desc), std::move(reason)});
       continue;
     }
-    plan.kernel = kernel_name(kernel.backend, desc);
+    plan.kernel = kernel_name(kernel.family ? kernel.family(desc) : kernel.backend, desc);
     plan.backend = kernel.backend;
     plan.device = kernel.device;
     plan.run = kernel.run;

@@ -38,6 +38,9 @@ struct Kernel {
   /// Memory for K and V across calls (base/kv_store.h), of the problem's tokens_k at most; k and v are their
   /// layouts. Null where the kernel keeps nothing.
   MakeStore make_store = nullptr;
+  /// What stands for the backend in the name of the kernel that takes the problem, where it has several;
+  /// null: its name.
+  std::string_view (*family)(const AttentionDesc& desc) = nullptr;
 };
 
 /// Defined in capi, the layer that knows every backend.

@@ -15,6 +15,7 @@ Status attend_packed(const AttentionDesc& desc, const AttentionArgs&) {
 }
 
 // No plan of this library computes on a device, so none of these is called.
+std::string_view family_of(const AttentionDesc&) { return {}; }
 std::vector<Cut> cuts_of(const AttentionDesc&) { return {}; }
 std::int64_t workspace_bytes(const AttentionDesc&, const Cut&) { return 0; }
 Status pack(const AttentionDesc& desc, const AttentionArgs& args, const Cut&) { return pack(desc, args); }

@@ -11,6 +11,7 @@
 #include "cuda/mma/launch.h"
 #include "cuda/runtime/device.h"
 #include "cuda/runtime/table.h"
+#include "cuda/wgmma/launch.h"
 #include "quant/quantize.h"
 
 namespace octet::cuda {
@@ -41,17 +42,37 @@ int tile_of(const AttentionDesc& d) {
   return mma::tile_for(widest_dim(d, code_dim(d)), keys);
 }
 
-/// The kernels of a problem's scheme, in the form that suits it best.
-const mma::Kernels& kernels_for(const AttentionDesc& d) {
+/// Whether all keys of a block have one scale, V's do not vary along tokens and nothing is added.
+bool is_uniform(const AttentionDesc& d) {
   using G = Granularity;
   const auto is_one_of = [](G g, std::initializer_list<G> list) {
     return std::ranges::find(list, g) != list.end();
   };
-  const bool uniform = is_one_of(d.recipe.k, {G::tensor, G::head, G::block}) &&
-                       is_one_of(d.recipe.v, {G::tensor, G::head, G::channel}) &&
-                       d.bias == AttentionDesc::Bias::none;
-  if (const mma::Kernels* kernels = uniform ? mma::uniform_kernels_of(d.scheme) : nullptr) return *kernels;
+  return is_one_of(d.recipe.k, {G::tensor, G::head, G::block}) &&
+         is_one_of(d.recipe.v, {G::tensor, G::head, G::channel}) && d.bias == AttentionDesc::Bias::none;
+}
+
+/// The kernels of a problem's scheme, in the form that suits it best.
+const mma::Kernels& kernels_for(const AttentionDesc& d) {
+  if (const mma::Kernels* kernels = is_uniform(d) ? mma::uniform_kernels_of(d.scheme) : nullptr)
+    return *kernels;
   return *mma::kernels_of(d.scheme);
+}
+
+/// The same of Hopper's kernels, which read what is packed for the tile; null where there are none for it,
+/// for a bias, or the current device is no Hopper.
+const wgmma::Kernels* hopper_kernels_for(const AttentionDesc& d, int tile_index) {
+  const mma::Tile tile = mma::kTileTable[tile_index];
+  const int index = wgmma::tile_for(tile.head_dim, tile.keys);
+  if (index < 0 || d.bias != AttentionDesc::Bias::none || !runtime::is_hopper()) return nullptr;
+  const bool has_form = is_uniform(d) && mma::uniform_kernels_of(d.scheme);
+  return has_form ? wgmma::uniform_kernels_of(d.scheme) : wgmma::kernels_of(d.scheme);
+}
+/// Query rows of a block of threads of those.
+std::int32_t hopper_rows(const AttentionDesc& d, int tile_index) {
+  const mma::Tile tile = mma::kTileTable[tile_index];
+  const int index = wgmma::tile_for(tile.head_dim, tile.keys);
+  return hopper_kernels_for(d, tile_index)->warpgroups[index] * wgmma::kRowsAWarpgroup;
 }
 
 /// Where the parts of the packed keys lie in the workspace.
@@ -213,6 +234,25 @@ bool runs_at_once(const AttentionDesc& d, const Cut& parts) {
   return fits(d, parts) && blocks_of(d, parts.warps) <= std::min(most, fit) * runtime::processors();
 }
 
+/// Hopper's own kernels have one block of threads a processor, and take a while to begin: a call is for them
+/// where it keeps most processors busy to its end, and its rows have many keys. Up to 64 channels mma.sync is
+/// not as far behind, least of all where keys share their scales (docs/cuda.md).
+bool suits_hopper(const AttentionDesc& d) {
+  const int tile = tile_of(d);
+  if (!hopper_kernels_for(d, tile)) return false;
+  const bool narrow = mma::kTileTable[tile].head_dim <= 64;
+  const std::int64_t least_keys = narrow && is_uniform(d) ? 2048 : 512;
+  const std::int64_t least_percent = narrow ? 75 : 50;
+  const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1);
+  const std::int64_t blocks = groups_of(d, d.tokens_q, hopper_rows(d, tile)) * d.heads_q;
+  const std::int64_t turns = (blocks + all - 1) / all;
+  return key_blocks_of(d) * d.key_block >= least_keys && 100 * blocks >= least_percent * turns * all;
+}
+
+Cut hopper_cut(const AttentionDesc& d, int tile_index) {
+  return {tile_index, hopper_rows(d, tile_index) / mma::kRowsAWarp, Family::wgmma};
+}
+
 /// The smallest tile that holds the problem. Warps of a block of threads share what they copy of K and V: as
 /// many as there may be, but two where a processor then has up to three blocks of those, for the work is then
 /// shared out more evenly (8 x 6 x 197 x 64 on an H200: 7.1 instead of 7.6 us), unless more warps leave half
@@ -221,6 +261,7 @@ bool runs_at_once(const AttentionDesc& d, const Cut& parts) {
 /// each with two warps, or with one where the blocks of two would be one on some processors and two on others
 /// (8 x 3 x 197 x 64: 5.6 instead of 5.8 us). bench/cuda_tiles.cpp measures the others (docs/cuda.md).
 Cut usual_cut(const AttentionDesc& d) {
+  if (suits_hopper(d)) return hopper_cut(d, tile_of(d));
   constexpr std::int32_t kFew = 2;
   constexpr std::int64_t kFewBlocks = 3;
   const std::int64_t all = runtime::processors();
@@ -257,8 +298,17 @@ std::string refusal(const AttentionDesc& d) {
   return {};
 }
 
+std::string_view family_of(const AttentionDesc& d) {
+  return usual_cut(d).family == Family::wgmma ? "wgmma" : "mma";
+}
+
 std::vector<Cut> cuts_of(const AttentionDesc& d) {
   std::vector<Cut> cuts{usual_cut(d)};
+  for (std::int32_t tile = 0; tile < mma::kTileCount; ++tile) {
+    if (tile < tile_of(d) || !hopper_kernels_for(d, tile)) continue;
+    const Cut cut = hopper_cut(d, tile);
+    if (cut != cuts[0]) cuts.push_back(cut);
+  }
   const mma::Tile least = mma::kTileTable[tile_of(d)];
   for (std::int32_t tile = 0; tile < mma::kTilesAndParts; ++tile) {
     if (mma::kTileTable[tile].head_dim < least.head_dim || mma::kTileTable[tile].keys < least.keys) continue;
@@ -290,6 +340,14 @@ Status pack(const AttentionDesc& d, const AttentionArgs& args) { return pack(d, 
 Status attend_packed(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
   const mma::Kernels& kernels = kernels_for(d);
   Call call = call_of(d, args, cut.tile);
+  if (cut.family == Family::wgmma) {
+    const int tile = wgmma::tile_for(mma::kTileTable[cut.tile].head_dim, mma::kTileTable[cut.tile].keys);
+    const std::int64_t groups = groups_of(d, d.tokens_q, hopper_rows(d, cut.tile));
+    return launched(hopper_kernels_for(d, cut.tile)
+                        ->attend(call, tile, static_cast<std::int32_t>(groups),
+                                 static_cast<std::int32_t>(d.heads_q), args.stream),
+                    "attention");
+  }
   const mma::Grid grid = grid_of(d, cut);
   call.next_starts = next_starts(d, cut);
   return launched(kernels.attend(call, cut.tile, grid, args.stream), "attention");

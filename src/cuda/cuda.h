@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "octet/status.hpp"
@@ -12,6 +13,9 @@ namespace octet::cuda {
 
 /// Why the backend does not take the problem, or there is no device to compute it on; empty: it does.
 std::string refusal(const AttentionDesc& desc);
+
+/// The kernels that a problem which is not refused takes on the current device: "mma" or "wgmma".
+std::string_view family_of(const AttentionDesc& desc);
 
 /// Bytes of args.workspace, device memory aligned to 64, that attend() needs: packed K and V of all heads.
 std::int64_t workspace_bytes(const AttentionDesc& desc);
@@ -25,10 +29,15 @@ Status attend(const AttentionDesc& desc, const AttentionArgs& args);
 Status pack(const AttentionDesc& desc, const AttentionArgs& args);
 Status attend_packed(const AttentionDesc& desc, const AttentionArgs& args);
 
+/// Kernels of mma.sync, for all GPUs, and those of wgmma, for long calls on Hopper.
+enum class Family : std::int32_t { mma, wgmma };
+
 /// How the kernels cut a problem: a row of their table of tiles (mma/tile.h), which says too whether keys are
-/// cut in parts, and warps of a block of threads that have rows of their own.
+/// cut in parts, and warps of a block of threads that have rows of their own. Kernels of wgmma take what is
+/// packed for that tile.
 struct Cut {
   std::int32_t tile = 0, warps = 1;
+  Family family = Family::mma;
   bool operator==(const Cut&) const = default;
 };
 /// Those that hold a problem that is not refused, and fit the current device; attend() takes the first.

@@ -18,7 +18,8 @@ struct Int8FullScheme : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Oper
   using typename Base::F32, typename Base::I32, typename Base::Key, typename Base::Row, typename Base::Score,
       typename Base::State, typename Base::Step, typename Base::Sum, typename Base::View;
 
-  SchemeOptions::RowSum row_sum;  ///< the code's form or the paper's
+  static constexpr bool kAddsAsTheyAre = true;  ///< as in numerics/plain.h
+  SchemeOptions::RowSum row_sum;                ///< the code's form or the paper's
 
   static OCTET_HD Int8FullScheme prepare(const Prepare& p) {
     return {{p.softmax_scale * kLog2E}, p.options.row_sum};
@@ -28,9 +29,8 @@ struct Int8FullScheme : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Oper
     step.origin = weight_origin<L>(step.origin, kInt8FullUnitOctaves);
     return step;
   }
-  OCTET_HD F32 weight(Score score, const Step& step) const {
-    return weight_of_unit<L>(score - step.origin, kInt8FullUnit);
-  }
+  OCTET_HD F32 weight(Score score, const Step& step) const { return weight_at(score - step.origin); }
+  OCTET_HD F32 weight_at(F32 distance) const { return weight_of_unit<L>(distance, kInt8FullUnit); }
   /// 0...127: the exponential is at most 1. A key more than ln 254 = 5.54 nats under the maximum becomes 0.
   OCTET_HD I32 code(F32 weight) const { return L::nearest_i32(weight); }
   OCTET_HD Sum mass(F32 weight, I32 code, const Key&) const {
@@ -41,18 +41,25 @@ struct Int8FullScheme : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Oper
   static constexpr bool kAsksOptions = true;
   template <class Body>
   OCTET_HD void with_weights(const Body& body) const {
-    if (row_sum == SchemeOptions::RowSum::codes)
-      body(Summing<SchemeOptions::RowSum::codes>{*this});
+    with_weights_of(*this, body);
+  }
+  /// The same of a form of the scheme.
+  template <class Form, class Body>
+  static OCTET_HD void with_weights_of(const Form& form, const Body& body) {
+    if (form.row_sum == SchemeOptions::RowSum::codes)
+      body(Summing<Form, SchemeOptions::RowSum::codes>{form});
     else
-      body(Summing<SchemeOptions::RowSum::weights>{*this});
+      body(Summing<Form, SchemeOptions::RowSum::weights>{form});
   }
   OCTET_HD F32 lse(const State& state, const Row&) const { return Online<L>::lse(state, kInt8FullUnit); }
 
  private:
-  template <SchemeOptions::RowSum kSum>
+  template <class Form, SchemeOptions::RowSum kSum>
   struct Summing {
-    const Int8FullScheme& scheme;
-    OCTET_HD F32 weight(Score score, const Step& step) const { return scheme.weight(score, step); }
+    const Form& scheme;
+    OCTET_HD F32 weight(Score score, const typename Form::Step& step) const {
+      return scheme.weight(score, step);
+    }
     OCTET_HD I32 code(F32 weight) const { return scheme.code(weight); }
     OCTET_HD Sum mass(F32 weight, I32 code, const Key&) const {
       if constexpr (kSum == SchemeOptions::RowSum::codes)
@@ -74,7 +81,8 @@ struct Int8HalfScheme : ScaledOperands<L, Formats{Operand::s8, Operand::f16, Ope
   OCTET_HD Step step(const State& state, Score peak, const View&) const {
     return Online<L>::against_running_maximum(state, peak);
   }
-  OCTET_HD F32 weight(Score score, const Step& step) const { return weight_exp2<L>(score - step.origin); }
+  OCTET_HD F32 weight(Score score, const Step& step) const { return weight_at(score - step.origin); }
+  OCTET_HD F32 weight_at(F32 distance) const { return weight_exp2<L>(distance); }
   OCTET_HD F32 code(F32 weight) const { return weight_f16<L>(weight); }
   OCTET_HD Sum mass(F32 weight, F32 /*code*/, const Key&) const { return weight; }
   OCTET_HD F32 lse(const State& state, const Row&) const { return Online<L>::lse(state, 1); }

@@ -26,6 +26,9 @@ struct PlainOperands {
   static constexpr bool kRowLanes = true;
   /// As in numerics/folded_u8.h.
   static constexpr bool kPlainFold = true;
+  /// A key block's sums have the factor 1, for P is measured against the running maximum: kernels fold them
+  /// at once.
+  static constexpr bool kAddsAsTheyAre = true;
 
   struct Row {};
   struct Key {};

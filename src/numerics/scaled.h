@@ -118,7 +118,7 @@ struct ScaledOperands {
     return finish(out, closing(state), channel);
   }
 
- private:
+  /// A sum of products as a number.
   template <class A>
   static OCTET_HD F32 number(A acc) {
     if constexpr (std::is_same_v<A, F32>)

@@ -105,8 +105,8 @@ class Mma : public OnDevice {
     }
   }
 
-  /// The call with its keys in parts, by every cut that does so; of int8 both forms.
-  void expect_parts(Call call, const std::string& what) const {
+  /// The call by every cut that it would not take itself (run_by_cut); of int8 both forms.
+  void expect_seldom_cuts(Call call, const std::string& what) const {
     expect_cuts(call, what);
     if ((GetParam() != Scheme::int8 && GetParam() != Scheme::int4) || call.options.recipe) return;
     call.options.recipe = scheme_info(GetParam()).recipe;
@@ -121,7 +121,7 @@ class Mma : public OnDevice {
     if (want.status.code() == Code::unsupported) return;
     ASSERT_TRUE(want.status.ok()) << want.status.message();
     for (std::size_t cut = 0;; ++cut) {
-      const Output got = run_in_parts(call, scheme, cut), again = run_in_parts(call, scheme, cut);
+      const Output got = run_by_cut(call, scheme, cut), again = run_by_cut(call, scheme, cut);
       if (got.status.code() == Code::unsupported) return;
       const std::string where =
           std::string(scheme_info(scheme).name) + ", " + what + ", cut " + std::to_string(cut);
@@ -243,31 +243,51 @@ TEST_P(Mma, FollowsTheReferenceWhereKeysShareTheirScales) {
   }
 }
 
-// Calls that are long, or fill the card, are not cut so by themselves: here all are.
-TEST_P(Mma, FollowsTheReferenceWithKeysInParts) {
-  if (run_in_parts(normal_call(1, 1, 16, 197, 64), GetParam(), 0).status.code() == Code::unsupported)
-    GTEST_SKIP() << "parts of rows are not merged";
-  for (const Feature& f : features()) expect_parts(f.make(), f.name);
+// Long calls and calls that fill the card do not have their keys in parts by themselves, and short ones are
+// not for Hopper's kernels: here all are.
+TEST_P(Mma, FollowsTheReferenceByEveryCut) {
+  if (run_by_cut(normal_call(1, 1, 16, 197, 64), GetParam(), 0).status.code() == Code::unsupported)
+    GTEST_SKIP() << "parts of rows are not merged, and Hopper has no kernels of its own";
+  for (const Feature& f : features()) expect_seldom_cuts(f.make(), f.name);
   for (std::int64_t n : {1, 49, 129, 197, 300, 1000}) {
     for (std::int64_t rows : {1, 197}) {
       const auto length = static_cast<std::uint64_t>(n);
       const std::string what = std::to_string(rows) + " rows, " + std::to_string(n) + " keys";
       Call call = normal_call(2, 2, rows, n, 64, length);
-      expect_parts(call, what);
+      expect_seldom_cuts(call, what);
       Call causal = call;
       causal.options.mask = Mask::causal;
-      expect_parts(causal, what + ", causal");
+      expect_seldom_cuts(causal, what + ", causal");
       Call window = call;  // rows whose keys are all in the first part, in the second, and in both
       window.options.window_left = 40, window.options.window_right = 9;
-      expect_parts(window, what + ", window");
+      expect_seldom_cuts(window, what + ", window");
       Call blocks = call;
       blocks.options.key_block = 48;
-      expect_parts(blocks, what + ", key block 48");
+      expect_seldom_cuts(blocks, what + ", key block 48");
       call.mask.resize(static_cast<std::size_t>(rows * n));
       for (std::size_t i = 0; i < call.mask.size(); ++i) call.mask[i] = (i * 7919 / 3) % 5 != 0;
-      expect_parts(call, what + ", masked");
+      expect_seldom_cuts(call, what + ", masked");
     }
   }
+}
+
+/// Tiles of Hopper's kernels: all widths, rows at the ends of warps, warpgroups and blocks of threads, keys
+/// at the ends of key blocks, and more key blocks than there are buffers.
+TEST_P(Mma, FollowsTheReferenceByEveryCutAtEveryWidth) {
+  if (run_by_cut(normal_call(1, 1, 16, 197, 128), GetParam(), 0).status.code() == Code::unsupported)
+    GTEST_SKIP() << "Hopper has no kernels of its own";
+  for (std::int64_t d : {24, 64, 100, 128, 200, 256}) {
+    for (std::int64_t n : {1, 127, 128, 129, 400, 1500}) {
+      for (std::int64_t rows : {1, 17, 64, 65, 192, 193, 300}) {
+        Call call = normal_call(1, 2, rows, n, d, static_cast<std::uint64_t>(d + n));
+        const std::string what =
+            std::to_string(rows) + " rows, " + std::to_string(n) + " keys, dim " + std::to_string(d);
+        if ((rows + n) % 2 == 0) call.options.mask = Mask::causal;
+        expect_seldom_cuts(call, what);
+      }
+    }
+  }
+  expect_seldom_cuts(normal_call(1, 1, 200, 8191, 64), "8191 keys");
 }
 
 TEST_P(Mma, GivesTheSameBitsAHundredTimes) {

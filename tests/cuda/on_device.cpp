@@ -166,9 +166,12 @@ std::int64_t workspace_bytes(const AttentionPlan&, const AttentionDesc& desc, co
   return cuda::workspace_bytes(desc, cut);
 }
 
-std::vector<cuda::Cut> cuts_in_parts(const AttentionDesc& desc) {
+/// Cuts that calls of tests are too short, or too many, to take by themselves.
+std::vector<cuda::Cut> seldom_cuts_of(const AttentionDesc& desc) {
   std::vector<cuda::Cut> cuts = cuda::cuts_of(desc);
-  std::erase_if(cuts, [](const cuda::Cut& cut) { return cuda::mma::kTileTable[cut.tile].key_parts == 1; });
+  std::erase_if(cuts, [](const cuda::Cut& cut) {
+    return cut.family == cuda::Family::mma && cuda::mma::kTileTable[cut.tile].key_parts == 1;
+  });
   return cuts;
 }
 
@@ -235,9 +238,9 @@ Output run_on_device(const Call& call, Scheme scheme, Operands operands) {
   });
 }
 
-Output run_in_parts(const Call& call, Scheme scheme, std::size_t cut) {
+Output run_by_cut(const Call& call, Scheme scheme, std::size_t cut) {
   const auto choose = [&](const AttentionDesc& desc) -> Result<cuda::Cut> {
-    const std::vector<cuda::Cut> cuts = cuts_in_parts(desc);
+    const std::vector<cuda::Cut> cuts = seldom_cuts_of(desc);
     if (cut >= cuts.size()) return Status{Code::unsupported, "no such cut"};
     return cuts[cut];
   };

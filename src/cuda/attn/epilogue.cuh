@@ -349,11 +349,12 @@ __device__ __forceinline__ void end_tile(const S& scheme, int i, const OutOf& ou
 
 /// Outputs of the lane's rows into `staged`, sixteen rows of the warp, as numbers or as codes. channels:
 /// constants of all channels, those beyond V's too, whose sums are zeros.
-template <class S, int kTiles, int kDim>
-__device__ __forceinline__ Ends<S> end_rows(const S& scheme, Outputs<S, kTiles>& outputs,
+template <class S, class RowOutputs, int kDim>
+__device__ __forceinline__ Ends<S> end_rows(const S& scheme, RowOutputs& outputs,
                                             const LaneRow<S> (&rows)[kRowsALane],
                                             const typename S::Channel* channels, const RowStore& store,
                                             StagedRow<kDim>* staged) {
+  constexpr int kTiles = kDim / 8;
   if constexpr (S::kOutput == Output::row_scale) {
     return {ScaledRows<S, kTiles, kDim>(scheme, outputs, rows, channels, store, staged).end()};
   } else {

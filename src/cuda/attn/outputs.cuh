@@ -7,17 +7,21 @@
 
 namespace octet::cuda::attn {
 
-/// Numbers in registers, as many as a block's scores leave room for; those of further channels in shared
-/// memory, where a key block reads and writes each once. kTiles: of eight channels each.
-template <class S, int kTiles>
+/// Tiles of eight channels that registers hold beside scores of 128 keys. Of 8-bit operands so many that two
+/// blocks of threads share a processor of 228 KiB; of halves, whose tiles leave room for one block, fewer.
+template <class S>
+constexpr int tiles_beside_scores() {
+  return Element<S::kV>::kBytes == 1 ? 20 : 16;
+}
+
+/// Numbers in registers, up to kMostKept tiles of them; those of further channels in shared memory, where a
+/// key block reads and writes each once. kTiles: of eight channels each.
+template <class S, int kTiles, int kMostKept = tiles_beside_scores<S>()>
 class Outputs {
  public:
   using Out = typename S::Out;
 
  private:
-  // Beside scores of 128 keys. Of 8-bit operands so many that two blocks of threads share a processor of
-  // 228 KiB; of halves, whose tiles leave room for one block, fewer.
-  static constexpr int kMostKept = Element<S::kV>::kBytes == 1 ? 20 : 16;
   static constexpr int kKept = kTiles < kMostKept ? kTiles : kMostKept, kLanes = 32;
   struct alignas(16) Four {
     Out of[4];
@@ -106,7 +110,10 @@ class Outputs {
   static constexpr bool kAsksInFold = requires(const S& s, const typename S::Step& step) {
     s.with_fold(step, [](const auto&) {});
   };
-  static constexpr bool kInTwoSteps = requires(S s, typename S::Step step) { s.keeps(step); };
+  // Where sums are added as they are, what was summed before is rescaled in the same multiply-add.
+  static constexpr bool kAddsAsTheyAre = requires { S::kAddsAsTheyAre; };
+  static constexpr bool kInTwoSteps = requires(S s, typename S::Step step) { s.keeps(step); }
+  &&!kAddsAsTheyAre;
 
   __device__ __forceinline__ Four& in_memory(int tile) const {
     if constexpr (kTiles > kKept)
@@ -123,8 +130,8 @@ class Outputs {
 /// are in shared memory: a window of bins (integer_window.h), to which almost all key blocks add without a
 /// branch. The other bins are in local memory, and so are all sums of more channels than other GPUs' shared
 /// memory has room for.
-template <LongRows S, int kTiles>
-class Outputs<S, kTiles> {
+template <LongRows S, int kTiles, int kMostKept>
+class Outputs<S, kTiles, kMostKept> {
  public:
   using Out = typename S::Out;
   using Window = typename S::Window;

@@ -14,15 +14,22 @@
 #include "cuda/tile/quad.cuh"
 #include "lanes/device.h"
 #include "numerics/contract.h"
+#include "numerics/online.h"
 
 namespace octet::cuda::attn {
 
 /// Rows that a lane has of a fragment.
 inline constexpr int kRowsALane = 2;
 
-/// What a lane keeps of one of its rows. The lanes of a quad hold the same. Of a scheme of long rows, `row`
-/// and `state` are nobody's, `step` is what weights need of it, and the lane's own row is in `own` of the
-/// first.
+/// Schemes whose row sum is the online softmax's: of a block's masses each lane of a quad absorbs its own,
+/// and the four are added at the row's end (close_rows).
+template <class S>
+concept SumsByLanes = std::is_same_v<typename S::State, typename Online<DeviceLane>::State> &&
+    std::is_same_v<typename S::Sum, float>;
+
+/// What a lane keeps of one of its rows. The lanes of a quad hold the same, but for sums as above. Of a
+/// scheme of long rows, `row` and `state` are nobody's, `step` is what weights need of it, and the lane's own
+/// row is in `own` of the first.
 template <class S>
 struct LaneRow : HasOwnRow<S> {
   typename S::Row row;
@@ -163,12 +170,10 @@ class BlockSoftmax {
       for (int r = 0; r < kRowsALane; ++r)
         view[r] = own.view.passed([&](const auto& word) { return from_row(word, r); });
     } else {
+      Acc row_peak[kRowsALane] = {};
+      if constexpr (S::kUsesRowPeak) largest(acc, row_peak);
 #pragma unroll
-      for (int r = 0; r < kRowsALane; ++r) {
-        Acc row_peak{};
-        if constexpr (S::kUsesRowPeak) row_peak = largest(acc, r);
-        view[r] = scheme.view(rows[r].row, block, row_peak);
-      }
+      for (int r = 0; r < kRowsALane; ++r) view[r] = scheme.view(rows[r].row, block, row_peak[r]);
     }
     each([&](Acc a, int r, const Key& key, auto bias) { return scheme.score(a, view[r], key, bias); });
   }
@@ -222,16 +227,17 @@ class BlockSoftmax {
       own.entry = scheme.enter(own.window, own.step, own.above);
       own.state = scheme.absorb(own.state, own.step, of_row);
     } else {
+      Score peak[kRowsALane];
+      largest(score, peak);
 #pragma unroll
-      for (int r = 0; r < kRowsALane; ++r)
-        rows[r].step = scheme.step(rows[r].state, largest(score, r), view[r]);
+      for (int r = 0; r < kRowsALane; ++r) rows[r].step = scheme.step(rows[r].state, peak[r], view[r]);
       if constexpr (requires { S::kAsksOptions; })
         scheme.with_weights(weigh_with);
       else
         weigh_with(scheme);
 #pragma unroll
       for (int r = 0; r < kRowsALane; ++r) {
-        sum[r] = tile::over_quad(sum[r], tile::Sum{});
+        if constexpr (!SumsByLanes<S>) sum[r] = tile::over_quad(sum[r], tile::Sum{});
         if constexpr (requires { scheme.padding_mass(rows[r].step); })
           sum[r] += scheme.padding_mass(rows[r].step) * padding;
         if (!rows[r].sees) continue;
@@ -264,10 +270,12 @@ class BlockSoftmax {
   static __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); }
   static __device__ __forceinline__ std::int32_t larger(std::int32_t a, std::int32_t b) { return max(a, b); }
 
-  /// The largest number of row r; hidden ones are the least.
+  /// The largest number of each row; hidden ones are the least.
   template <class T>
-  static __device__ __forceinline__ T largest(const T (&x)[kTiles][4], int r) {
-    return tile::over_quad(largest_of_lane(x, r), [](T a, T b) { return larger(a, b); });
+  static __device__ __forceinline__ void largest(const T (&x)[kTiles][4], T (&peak)[kRowsALane]) {
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r)
+      peak[r] = tile::over_quad(largest_of_lane(x, r), [](T a, T b) { return larger(a, b); });
   }
   template <class T>
   static __device__ __forceinline__ T largest_of_own(const T (&x)[kTiles][4]) {
@@ -276,15 +284,17 @@ class BlockSoftmax {
     for (int r = 0; r < kRowsALane; ++r) peak[r] = largest_of_lane(x, r);
     return over_quad_of_own(peak, [](T a, T b) { return larger(a, b); });
   }
+  /// Of even and of odd tiles by itself, for each comparison waits for the one before it.
   template <class T>
   static __device__ __forceinline__ T largest_of_lane(const T (&x)[kTiles][4], int r) {
-    T peak = least(T{});
+    constexpr int kChains = 2;
+    T peak[kChains];
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
-#pragma unroll
-      for (int c = 0; c < 2; ++c) peak = larger(peak, x[i][2 * r + c]);
+      const T of_tile = larger(x[i][2 * r], x[i][2 * r + 1]);
+      peak[i % kChains] = i < kChains ? of_tile : larger(peak[i % kChains], of_tile);
     }
-    return peak;
+    return larger(peak[0], peak[1]);
   }
 
   /// Codes and masses. Weights: the scheme, or what it makes of itself for this loop.

@@ -11,9 +11,11 @@
 #include <type_traits>
 
 #include "cuda/attn/epilogue.cuh"
+#include "cuda/attn/key_block.cuh"
 #include "cuda/attn/key_parts.cuh"
 #include "cuda/attn/operand.cuh"
 #include "cuda/attn/outputs.cuh"
+#include "cuda/attn/rows.cuh"
 #include "cuda/attn/scheme.cuh"
 #include "cuda/attn/sequence.cuh"
 #include "cuda/attn/softmax.cuh"
@@ -64,39 +66,27 @@ class Attention {
   }
 
  private:
-  using Key = typename S::Key;
-  using Block = typename S::Block;
   static constexpr int kTiles = kTile.keys / 8;
-  using Softmax = BlockSoftmax<S, kTiles>;
   using Rows = LaneRow<S>[kRowsALane];
   using Threads = tile::Threads<kParts>;
-
-  static __device__ __forceinline__ constexpr typename S::Acc start_of_sums() {
-    if constexpr (requires { S::kStart; })
-      return S::kStart;
-    else
-      return 0;
-  }
 
   __device__ __forceinline__ std::uint32_t address(const void* member) const {
     return address_ + static_cast<std::uint32_t>(static_cast<const std::byte*>(member) -
                                                  reinterpret_cast<const std::byte*>(&shared_));
   }
 
-  /// A key block: its keys, counted within the sequence, and where its constants and V are packed.
-  struct KeyBlock {
-    std::int32_t number, begin, keys, slot;
-    __device__ __forceinline__ int buffer() const { return kTwoBuffers ? number & 1 : 0; }
-  };
+  static __device__ __forceinline__ int buffer(const KeyBlock& block) {
+    return kTwoBuffers ? block.number & 1 : 0;
+  }
 
   /// Where K and V of a key block lie, in shared memory.
   __device__ __forceinline__ std::uint32_t address_of_k(const KeyBlock& block) const {
     return address(shared_.tiles.k[0]) +
-           block.buffer() * static_cast<std::uint32_t>(sizeof(shared_.tiles.k[0]));
+           buffer(block) * static_cast<std::uint32_t>(sizeof(shared_.tiles.k[0]));
   }
   __device__ __forceinline__ std::uint32_t address_of_v(const KeyBlock& block) const {
     return address(shared_.tiles.v[0]) +
-           block.buffer() * static_cast<std::uint32_t>(sizeof(shared_.tiles.v[0]));
+           buffer(block) * static_cast<std::uint32_t>(sizeof(shared_.tiles.v[0]));
   }
 
   /// Where the rows of K lie: packed, or as they were given.
@@ -135,21 +125,22 @@ class Attention {
     typename Outputs<S, kTile.head_dim / 8>::Local local;
     Outputs<S, kTile.head_dim / 8> outputs(
         shared_.sums(static_cast<int>(blockDim.x) / 32, static_cast<int>(threadIdx.x) / 32), local);
-    const RowScales row_scales = scales_of_rows(q, begin, queries.length);
+    const RowScales<S> row_scales = scales_of_rows<S>(q, begin + first_row_of_warp(), queries.length);
     const QueryRows query_rows = query_rows_of(q, begin, queries.length);
     ChannelScales<DeviceLane> channel_scales;
     const auto prepare = [&] {
-      float scales[kScalesALane];
+      float scales[RowScales<S>::kCount];
       row_scales.read(scales);
       if constexpr (kParts == 1)
         put_channels(v);
       else
         channel_scales = end_scales(v, min(Threads::number(), call_.dim_v - 1));
-      open_rows(rows, scales, begin);
+      open_rows(rows, scheme_, scales, begin + first_row_of_warp());
       if constexpr (LongRows<S>) rows[0].own.above = above;
     };
     const auto load_rows = [&] { load_q(q, query_rows, begin, queries.length); };
     visit_blocks(rows, outputs, load_rows, prepare, k, bias, begin, queries, keys, head / call_.group);
+    close_rows(rows);
     if (call_.next_starts == NextStarts::late) ptx::let_the_next_kernel_start();
     StagedRow<kTile.head_dim>* staged = shared_.outputs + first_row_of_warp();
     const RowStore store(call_, queries, head);
@@ -188,40 +179,6 @@ class Attention {
     __syncthreads();
     store.template rows<kRowsAPart>(staged + first, begin + first_row_of_warp() + first, tokens, call_.dim_v);
     if (part == 0) store_ends(scheme_, rows, Ends<S>{}, store, tokens);
-  }
-
-  /// Where scales of Q are of the rows that a lane opens: two, or of long rows its own.
-  static constexpr int kScalesALane = LongRows<S> ? 1 : kRowsALane;
-  struct RowScales {
-    const float* of[kScalesALane];
-    bool any;
-    __device__ __forceinline__ void read(float (&scales)[kScalesALane]) const {
-#pragma unroll
-      for (int r = 0; r < kScalesALane; ++r) scales[r] = any ? *of[r] : 1.0f;
-    }
-  };
-  static __device__ __forceinline__ RowScales scales_of_rows(const HeadOperand& q, std::int32_t begin,
-                                                             std::int32_t tokens) {
-    const std::int32_t first = begin + first_row_of_warp() + static_cast<int>(threadIdx.x % 32) / 4;
-    RowScales scales;
-    scales.any = q.has_scales();
-#pragma unroll
-    for (int r = 0; r < kScalesALane; ++r) {
-      const int row = LongRows<S> ? own_row<kRowsALane>() : r;
-      scales.of[r] = tile::kept(q.scale_at(min(first + 8 * row, tokens - 1), 0));
-    }
-    return scales;
-  }
-
-  __device__ __forceinline__ void open_rows(Rows& rows, const float (&scales)[kScalesALane],
-                                            std::int32_t begin) {
-#pragma unroll
-    for (int r = 0; r < kRowsALane; ++r) {
-      LaneRow<S>& row = rows[r];
-      row.token = begin + first_row_of_warp() + static_cast<int>(threadIdx.x % 32) / 4 + 8 * r;
-      if constexpr (!LongRows<S>) row.row = scheme_.row(scales[r]);
-    }
-    if constexpr (LongRows<S>) rows[0].own.row = scheme_.row(scales[0]);
   }
 
   /// Rows of Q of which a lane copies a part, where they can be copied: what it has of them, and where it
@@ -296,24 +253,14 @@ class Attention {
                                                const HeadOperand& k, const HeadBias& bias, std::int32_t begin,
                                                const Sequence& queries, const Sequence& keys,
                                                std::int32_t head) {
-    const Divider size = call_.key_block;
     const Visibility visibility{call_, queries.length, keys.length};
-    const KeyRange first_sees = visibility.of(begin);
-    const KeyRange last_sees = visibility.of(min(begin + rows_a_block_, queries.length) - 1);
-    const std::int32_t first_block = first_sees.begin / size, end_block = (last_sees.end + size - 1) / size;
-    const std::int32_t slot =
-        head * call_.packed.blocks_per_head + first_group_bound(call_.keys, keys.index, size);
-    const auto block_at = [&](std::int32_t i) -> KeyBlock {
-      const std::int32_t count = min(size, keys.length - i * size);
-      return {i, i * size, count, slot + i};
-    };
-    // What the warp's own rows see: under a causal mask less than the tile's.
-    const std::int32_t own = begin + first_row_of_warp();
-    const KeyRange own_first = visibility.of(own);
-    const KeyRange own_last = visibility.of(max(own, min(own + kRowsAWarp, queries.length) - 1));
+    const KeyBlocks blocks(call_, visibility, keys, head, begin, rows_a_block_);
+    const std::int32_t first_block = blocks.first, end_block = blocks.end;
+    const SeenByRows own(visibility, bias, call_.key_block, kTile.keys, begin + first_row_of_warp(),
+                         kRowsAWarp);
 
-    const KeyRows k_rows = key_rows(k, slot);
-    const KeyBlock first = block_at(first_block + Threads::part());
+    const KeyRows k_rows = key_rows(k, blocks.first_slot);
+    const KeyBlock first = blocks.at(first_block + Threads::part());
     const std::byte* const first_k = tile::kept(k_rows.first + first.number * k_rows.block_bytes);
     const std::byte* const first_v = tile::kept(packed_v(first));
     ptx::wait_for_earlier_kernels();
@@ -330,35 +277,35 @@ class Attention {
 #pragma unroll 1
     for (std::int32_t i = first_block; i < end_block; i += kParts) {
       // Behind the last one for the last parts of an uneven number: no row sees a key of it.
-      const KeyBlock block = block_at(i + Threads::part());
+      const KeyBlock block = blocks.at(i + Threads::part());
       ptx::wait_copies<0>();
       __syncthreads();  // what was copied is there, and nobody reads the other buffers any more
       if constexpr (kParts == 1) {
         if constexpr (!kTwoBuffers)
           load_v(block, packed_v(block));
         else if (i + 1 < end_block)
-          load_block(k_rows, block_at(i + 1));
+          load_block(k_rows, blocks.at(i + 1));
         ptx::commit_copies();
       }
-      const bool sees = own_first.begin < block.begin + block.keys && own_last.end > block.begin;
+      const bool sees = own.some.has(block.number);
       typename S::Acc acc[kTiles][4];
       if (sees)
         multiply_qk<S::kQk, Tiles::kQkRow>(acc,
                                            address(shared_.tiles.q) + first_row_of_warp() * Tiles::kQkRow,
-                                           q_rows_, address_of_k(block), k_columns_, start_of_sums());
+                                           q_rows_, address_of_k(block), k_columns_, start_of_sums<S>());
       if constexpr (!kTwoBuffers) {
         __syncthreads();  // nobody reads K any more
         if (i + 1 < end_block) {
-          const KeyBlock next = block_at(i + 1);
+          const KeyBlock next = blocks.at(i + 1);
           load_k(k_rows, next, k_rows.first + next.number * k_rows.block_bytes);
         }
         ptx::commit_copies();
       }
       PWords<S, kTiles> p;
       if (sees) {
-        const bool whole = !bias.any() && block.keys == kTile.keys && own_last.begin <= block.begin &&
-                           own_first.end >= block.begin + block.keys;
-        weigh_block(acc, p, rows, block, visibility, bias, tile::opaque(whole));
+        weigh_block(acc, p, rows, scheme_, call_, shared_.tiles.keys[block.number & 1],
+                    block_constants<S>(call_, block), block, visibility, bias,
+                    tile::opaque(own.whole.has(block.number)));
       }
       if constexpr (!kTwoBuffers) {
         ptx::wait_copies<1>();
@@ -368,52 +315,12 @@ class Attention {
       if constexpr (kParts > 1) {
         if (i + kParts < end_block) [[unlikely]] {
           __syncthreads();  // nobody reads the buffers any more
-          const KeyBlock next = block_at(i + kParts + Threads::part());
+          const KeyBlock next = blocks.at(i + kParts + Threads::part());
           if (next.number < end_block) load_block(k_rows, next);
           ptx::commit_copies();
         }
       }
     }
-  }
-
-  /// From accumulators to codes of P. whole: the warp's rows see all keys of the block, and no bias is added.
-  __device__ __forceinline__ void weigh_block(typename S::Acc (&acc)[kTiles][4], PWords<S, kTiles>& p,
-                                              Rows& rows, const KeyBlock& block, const Visibility& visibility,
-                                              const HeadBias& bias, bool whole) {
-    const std::uint32_t* of_keys = shared_.tiles.keys[block.number & 1];
-    typename S::View view[kRowsALane];
-    typename S::Score score[kTiles][4];
-    Hidden hidden;
-    constexpr bool kTakesBias = !std::is_empty_v<typename S::Bias>;
-    const bool has_bias = kTakesBias && tile::opaque(bias.any());
-    if (whole) [[likely]] {
-      rows[0].sees = rows[1].sees = true;
-    } else if (!has_bias) {
-      if (visibility.of_all()) {
-        rows[0].sees = rows[1].sees = true;
-        hidden = hidden_by_end<kTiles>(block.keys);
-      } else {
-        hidden = hidden_by_range<S, kTiles>(visibility, block.begin, block.keys, rows);
-      }
-      if constexpr (S::kUsesRowPeak) Softmax::hide(acc, hidden);
-    }
-    const auto score_with = [&](const auto& bias_of) {
-      Softmax::score(scheme_, acc, of_keys, block_constants(block), rows, view, score, bias_of);
-    };
-    if (has_bias) [[unlikely]] {
-      if constexpr (kTakesBias) {
-        typename S::Bias added[kTiles * 4];
-        hidden = biases_of<S, kTiles>(added, scheme_, bias, visibility, block.begin, block.keys, rows);
-        if constexpr (S::kUsesRowPeak) Softmax::hide(acc, hidden);
-        score_with([&](int tile, int e) { return added[tile * 4 + e]; });
-      }
-    } else {
-      const typename S::Bias none = no_bias(typename S::Bias{});
-      score_with([&](int, int) { return none; });
-    }
-    if (!whole) [[unlikely]]
-      Softmax::hide(score, hidden);
-    Softmax::run(scheme_, score, of_keys, view, rows, p, hidden, whole, call_.key_block - block.keys);
   }
 
   /// P V of the block into the outputs, so many channels at a time as leave registers for the rest.
@@ -461,20 +368,6 @@ class Attention {
         copy_bytes<kBytes>(address(shared_.tiles.channels[block.number & 1]),
                            call_.packed.channels + std::int64_t{block.slot} * kBytes);
     }
-  }
-
-  __device__ __forceinline__ Block block_constants(const KeyBlock& block) const {
-    if constexpr (std::is_empty_v<Block>)
-      return {};
-    else
-      return reinterpret_cast<const Block*>(call_.packed.blocks)[block.slot];
-  }
-
-  /// bias(0) without its arithmetic; of floats the 0 that the compiler leaves out of a sum.
-  static __device__ __forceinline__ float no_bias(float) { return -0.0f; }
-  template <class Bias>
-  static __device__ __forceinline__ Bias no_bias(Bias none) {
-    return none;
   }
 
   /// Constants of all channels for rows' ends, two a thread at a time: both are on their way before either is

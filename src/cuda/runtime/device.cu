@@ -36,6 +36,11 @@ std::string refusal() {
 std::int64_t shared_bytes() { return attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin); }
 std::int64_t processors() { return attribute(cudaDevAttrMultiProcessorCount); }
 
+bool is_hopper() {
+  return attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
+         attribute(cudaDevAttrComputeCapabilityMinor) == 0;
+}
+
 std::int64_t blocks_of(std::int64_t shared_bytes) {
   return attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) /
          (shared_bytes + attribute(cudaDevAttrReservedSharedMemoryPerBlock));

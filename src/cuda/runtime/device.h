@@ -13,6 +13,8 @@ std::int64_t shared_bytes();
 
 /// Its multiprocessors.
 std::int64_t processors();
+/// Whether the current device runs code of sm_90a.
+bool is_hopper();
 
 /// How many blocks of threads of so much shared memory each fit a processor's.
 std::int64_t blocks_of(std::int64_t shared_bytes);

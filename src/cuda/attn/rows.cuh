@@ -1,0 +1,58 @@
+// A warp's sixteen rows before their first key block: where scales of Q are, and what rows begin with.
+#pragma once
+#include <cstdint>
+
+#include "cuda/attn/operand.cuh"
+#include "cuda/attn/softmax.cuh"
+#include "cuda/tile/kept.cuh"
+
+namespace octet::cuda::attn {
+
+/// Where scales of Q are of the rows that a lane opens: two, or of long rows its own.
+template <class S>
+struct RowScales {
+  static constexpr int kCount = LongRows<S> ? 1 : kRowsALane;
+  const float* of[kCount];
+  bool any;
+  __device__ __forceinline__ void read(float (&scales)[kCount]) const {
+#pragma unroll
+    for (int r = 0; r < kCount; ++r) scales[r] = any ? *of[r] : 1.0f;
+  }
+};
+
+/// first: the token of the warp's first row.
+template <class S>
+__device__ __forceinline__ RowScales<S> scales_of_rows(const HeadOperand& q, std::int32_t first,
+                                                       std::int32_t tokens) {
+  const std::int32_t of_lane = first + static_cast<int>(threadIdx.x % 32) / 4;
+  RowScales<S> scales;
+  scales.any = q.has_scales();
+#pragma unroll
+  for (int r = 0; r < RowScales<S>::kCount; ++r) {
+    const int row = LongRows<S> ? own_row<kRowsALane>() : r;
+    scales.of[r] = tile::kept(q.scale_at(min(of_lane + 8 * row, tokens - 1), 0));
+  }
+  return scales;
+}
+
+template <class S>
+__device__ __forceinline__ void open_rows(LaneRow<S> (&rows)[kRowsALane], const S& scheme,
+                                          const float (&scales)[RowScales<S>::kCount], std::int32_t first) {
+#pragma unroll
+  for (int r = 0; r < kRowsALane; ++r) {
+    rows[r].token = first + static_cast<int>(threadIdx.x % 32) / 4 + 8 * r;
+    if constexpr (!LongRows<S>) rows[r].row = scheme.row(scales[r]);
+  }
+  if constexpr (LongRows<S>) rows[0].own.row = scheme.row(scales[0]);
+}
+
+/// Before rows end, are merged with others or give their LSE.
+template <class S>
+__device__ __forceinline__ void close_rows(LaneRow<S> (&rows)[kRowsALane]) {
+  if constexpr (SumsByLanes<S>) {
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) rows[r].state.sum = tile::over_quad(rows[r].state.sum, tile::Sum{});
+  }
+}
+
+}  // namespace octet::cuda::attn

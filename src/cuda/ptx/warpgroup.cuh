@@ -1,0 +1,34 @@
+// Four warps that multiply together: their registers, barriers of their own, and what orders their accesses
+// to shared memory with those of the matrix units. sm_90a.
+#pragma once
+#include <cstdint>
+
+namespace octet::cuda::ptx {
+
+/// Registers of each of the warpgroup's threads from here on, a multiple of 8; by all its warps.
+template <int kRegisters>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+/// A barrier of so many threads, whole warps; barrier 0 is __syncthreads'.
+__device__ __forceinline__ void sync_threads(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+/// The same without waiting for the others.
+__device__ __forceinline__ void arrive_at_threads(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+/// What this thread wrote to shared memory, cp.async included once it was waited for, is seen by the matrix
+/// units of whoever synchronises with it afterwards.
+__device__ __forceinline__ void show_to_matrix_units() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+}  // namespace octet::cuda::ptx

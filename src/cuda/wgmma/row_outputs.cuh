@@ -1,0 +1,68 @@
+// What a warp carries of its rows' outputs from key block to key block, and the products that make it.
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/attn/outputs.cuh"
+#include "cuda/attn/softmax.cuh"
+#include "cuda/ptx/wgmma.cuh"
+#include "cuda/tile/kept.cuh"
+#include "cuda/tile/lines.cuh"
+
+namespace octet::cuda::wgmma {
+
+using namespace attn;
+
+/// sums = P V (+ sums) of kTiles tiles of channels from `first` on. v: the low word of V's tile.
+template <class S, class V, int kKeyTiles, int kTiles, class Sum>
+__device__ __forceinline__ void multiply_pv(Sum (&sums)[kTiles][4], const PWords<S, kKeyTiles>& p,
+                                            std::uint32_t v, int first, ptx::Start start) {
+  ptx::pin(sums);
+  ptx::begin_products();
+#pragma unroll
+  for (int step = 0; step < PWords<S, kKeyTiles>::kSteps; ++step)
+    ptx::multiply_registers<S::kP>(sums, p.word[step], V::descriptor(v + V::step(first * 8, step)),
+                                   step == 0 ? start : ptx::Start::sums);
+  ptx::commit_products();
+  ptx::wait_products<0>();
+  ptx::pin(sums);
+}
+
+/// Numbers in registers, into which the sums of each key block are folded, so many channels at a time as
+/// leave room for the rest.
+template <class S, int kTiles>
+class RowOutputs {
+  using Numbers = Outputs<S, kTiles, kTiles>;
+
+ public:
+  using Shared = typename Numbers::Shared;
+  __device__ __forceinline__ explicit RowOutputs(Shared& shared) : numbers_(shared, local_) {}
+
+  /// of_channels: the key block's constants of channels; null: V's scales do not vary along tokens.
+  template <class V, int kKeyTiles>
+  __device__ __forceinline__ void add(const S& scheme, const LaneRow<S> (&rows)[kRowsALane],
+                                      const PWords<S, kKeyTiles>& p, std::uint32_t v,
+                                      const typename S::Channel* of_channels) {
+    constexpr int kSome = 8;
+    numbers_.open(scheme, rows);
+#pragma unroll
+    for (int first = 0; first < kTiles; first += kSome) {
+      typename S::PvAcc pv[kSome][4];
+      multiply_pv<S, V>(pv, p, v, first, ptx::Start::zero);
+      const typename S::Channel unit = scheme.channel({});
+      if (tile::opaque(of_channels != nullptr)) [[unlikely]]
+        numbers_.fold(scheme, first, pv, rows, [&](int tile, int c) {
+          return of_channels[tile * 8 + static_cast<int>(threadIdx.x % 4) * 2 + c];
+        });
+      else
+        numbers_.fold(scheme, first, pv, rows, [&](int, int) { return unit; });
+    }
+  }
+  __device__ __forceinline__ typename S::Out at(int tile, int e) const { return numbers_.at(tile, e); }
+
+ private:
+  typename Numbers::Local local_;
+  Numbers numbers_;
+};
+
+}  // namespace octet::cuda::wgmma
