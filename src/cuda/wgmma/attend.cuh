@@ -228,6 +228,7 @@ class Attention {
     const S scheme = scheme_of<S>(call_);
     const std::int32_t first_row = begin + first_row_of_warp();
     load_q(q, first_row, queries.length);
+    ptx::commit_copies();
     Rows rows;
     float scales[RowScales<S>::kCount];
     scales_of_rows<S>(q, first_row, queries.length).read(scales);
