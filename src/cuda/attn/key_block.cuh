@@ -83,13 +83,13 @@ __device__ __forceinline__ Bias no_bias(Bias none) {
 
 /// From accumulators to codes of P. of_keys, of_block: constants of the block's keys, and its own. whole: the
 /// warp's rows see all keys of the block, and no bias is added.
-template <class S, int kTiles>
+template <Masses kMasses, class S, int kTiles>
 __device__ __forceinline__ void weigh_block(typename S::Acc (&acc)[kTiles][4], PWords<S, kTiles>& p,
                                             LaneRow<S> (&rows)[kRowsALane], const S& scheme, const Call& call,
                                             const std::uint32_t* of_keys, const typename S::Block& of_block,
                                             const KeyBlock& block, const Visibility& visibility,
                                             const HeadBias& bias, bool whole) {
-  using Softmax = BlockSoftmax<S, kTiles>;
+  using Softmax = BlockSoftmax<S, kTiles, kMasses>;
   typename S::View view[kRowsALane];
   typename S::Score score[kTiles][4];
   Hidden hidden;

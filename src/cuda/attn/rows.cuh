@@ -46,7 +46,7 @@ __device__ __forceinline__ void open_rows(LaneRow<S> (&rows)[kRowsALane], const 
   if constexpr (LongRows<S>) rows[0].own.row = scheme.row(scales[0]);
 }
 
-/// Before rows end, are merged with others or give their LSE.
+/// Before rows end, where each lane absorbed its own masses.
 template <class S>
 __device__ __forceinline__ void close_rows(LaneRow<S> (&rows)[kRowsALane]) {
   if constexpr (SumsByLanes<S>) {

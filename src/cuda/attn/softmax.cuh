@@ -21,15 +21,20 @@ namespace octet::cuda::attn {
 /// Rows that a lane has of a fragment.
 inline constexpr int kRowsALane = 2;
 
-/// Schemes whose row sum is the online softmax's: of a block's masses each lane of a quad absorbs its own,
-/// and the four are added at the row's end (close_rows).
+/// What lanes of a quad absorb of a block's masses: all the sum of all, or each its own. The second saves
+/// shuffles that a key block waits for; where few registers are left, the first is faster, for the compiler
+/// then adds masses before it makes other weights (docs/cuda.md).
+enum class Masses { of_quad, of_lane };
+
+/// Schemes whose row sum is the online softmax's: four lanes' own sums can be added at the row's end
+/// (close_rows).
 template <class S>
 concept SumsByLanes = std::is_same_v<typename S::State, typename Online<DeviceLane>::State> &&
     std::is_same_v<typename S::Sum, float>;
 
-/// What a lane keeps of one of its rows. The lanes of a quad hold the same, but for sums as above. Of a
-/// scheme of long rows, `row` and `state` are nobody's, `step` is what weights need of it, and the lane's own
-/// row is in `own` of the first.
+/// What a lane keeps of one of its rows. The lanes of a quad hold the same, but for sums that are of lanes.
+/// Of a scheme of long rows, `row` and `state` are nobody's, `step` is what weights need of it, and the
+/// lane's own row is in `own` of the first.
 template <class S>
 struct LaneRow : HasOwnRow<S> {
   typename S::Row row;
@@ -129,7 +134,7 @@ __device__ __forceinline__ Hidden biases_of(typename S::Bias (&added)[kTiles * 4
   return hidden;
 }
 
-template <class S, int kTiles>
+template <class S, int kTiles, Masses kMasses>
 class BlockSoftmax {
  public:
   using Acc = typename S::Acc;
@@ -237,7 +242,7 @@ class BlockSoftmax {
         weigh_with(scheme);
 #pragma unroll
       for (int r = 0; r < kRowsALane; ++r) {
-        if constexpr (!SumsByLanes<S>) sum[r] = tile::over_quad(sum[r], tile::Sum{});
+        if constexpr (!kByLanes) sum[r] = tile::over_quad(sum[r], tile::Sum{});
         if constexpr (requires { scheme.padding_mass(rows[r].step); })
           sum[r] += scheme.padding_mass(rows[r].step) * padding;
         if (!rows[r].sees) continue;
@@ -249,6 +254,7 @@ class BlockSoftmax {
 
  private:
   using Key = typename S::Key;
+  static constexpr bool kByLanes = SumsByLanes<S> && kMasses == Masses::of_lane;
   static constexpr bool kMassIsCode = requires { S::kMassIsCode; };
   using Sums = typename S::Sum[kRowsALane];
   using Terms = std::uint32_t[kRowsALane];

@@ -140,7 +140,6 @@ class Attention {
     };
     const auto load_rows = [&] { load_q(q, query_rows, begin, queries.length); };
     visit_blocks(rows, outputs, load_rows, prepare, k, bias, begin, queries, keys, head / call_.group);
-    close_rows(rows);
     if (call_.next_starts == NextStarts::late) ptx::let_the_next_kernel_start();
     StagedRow<kTile.head_dim>* staged = shared_.outputs + first_row_of_warp();
     const RowStore store(call_, queries, head);
@@ -303,9 +302,9 @@ class Attention {
       }
       PWords<S, kTiles> p;
       if (sees) {
-        weigh_block(acc, p, rows, scheme_, call_, shared_.tiles.keys[block.number & 1],
-                    block_constants<S>(call_, block), block, visibility, bias,
-                    tile::opaque(own.whole.has(block.number)));
+        weigh_block<Masses::of_quad>(acc, p, rows, scheme_, call_, shared_.tiles.keys[block.number & 1],
+                                     block_constants<S>(call_, block), block, visibility, bias,
+                                     tile::opaque(own.whole.has(block.number)));
       }
       if constexpr (!kTwoBuffers) {
         ptx::wait_copies<1>();

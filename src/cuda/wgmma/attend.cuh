@@ -310,8 +310,8 @@ class Attention {
         typename S::Acc acc[kTiles][4];
         multiply_qk(acc, q, k + buffer);
         const auto& constants = shared_.constants[at.stage];
-        weigh_block(acc, p, rows, scheme, call_, constants.keys, constants.block, blocks.at(i), visibility,
-                    bias, tile::opaque(by_warp.whole.has(i)));
+        weigh_block<Masses::of_lane>(acc, p, rows, scheme, call_, constants.keys, constants.block,
+                                     blocks.at(i), visibility, bias, tile::opaque(by_warp.whole.has(i)));
       }
       if constexpr (kSets > 1) {
         release(sets[0]);
