@@ -46,10 +46,9 @@ struct LateScaled : S {
   OCTET_HD F32 weight(Score score, const Step& step) const {
     return S::weight_at(std::fma(score, step.slope, -step.origin));
   }
-  template <class Body>
-  OCTET_HD void with_weights(const Body& body) const requires(S::kAsksOptions) {
-    S::with_weights_of(*this, body);
-  }
+  template <class Body, class Base = S>
+  requires requires { Base::kAsksOptions; }
+  OCTET_HD void with_weights(const Body& body) const { S::with_weights_of(*this, body); }
 };
 
 }  // namespace octet
