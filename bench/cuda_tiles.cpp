@@ -69,7 +69,8 @@ Result<std::vector<Row>> rows_of(const GpuRunner& runner, const gpu::Stream& str
 
 std::string text_of(const cuda::Cut& cut) {
   const cuda::mma::Tile& tile = cuda::mma::kTileTable[cut.tile];
-  const std::string text = fmt::format("{} x {}, {}", tile.keys, tile.head_dim, cut.warps);
+  const std::string family = cut.family == cuda::Family::wgmma ? "wgmma " : "";
+  const std::string text = fmt::format("{}{} x {}, {}", family, tile.keys, tile.head_dim, cut.warps);
   return tile.key_parts == 1 ? text : fmt::format("{} x {}", text, tile.key_parts);
 }
 
@@ -111,6 +112,7 @@ Status run(const std::string& output, const std::string& commit) {
                         {"scheme", variant.label},
                         {"keys", cuda::mma::kTileTable[row.cut.tile].keys},
                         {"head_dim", cuda::mma::kTileTable[row.cut.tile].head_dim},
+                        {"family", row.cut.family == cuda::Family::wgmma ? "wgmma" : "mma"},
                         {"warps", row.cut.warps},
                         {"key_parts", cuda::mma::kTileTable[row.cut.tile].key_parts},
                         {"us", row.us},

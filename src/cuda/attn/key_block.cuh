@@ -16,7 +16,7 @@ struct KeyBlock {
   std::int32_t number, begin, keys, slot;
 };
 
-/// The key blocks that rows of a tile see, and those that a part of them does.
+/// The key blocks of a sequence that the rows of a block of threads see: numbers first ... end - 1.
 struct KeyBlocks {
   Divider size;
   std::int32_t tokens, first_slot, first, end;

@@ -218,7 +218,7 @@ class Attention {
   /// The same in all lanes, of which the compiler is told: it keeps what depends on it alone once a warp.
   static __device__ __forceinline__ int of_warp(int x) { return __shfl_sync(tile::kAllLanes, x, 0); }
   static __device__ __forceinline__ int warpgroup() { return of_warp(thread() / kWarpgroup); }
-  static __device__ __forceinline__ int first_row_of_warp() { return thread() / 32 * 16; }
+  static __device__ __forceinline__ int first_row_of_warp() { return thread() / 32 * kRowsAWarp; }
 
   /// Rows from their first key block to their ends.
   __device__ __forceinline__ void attend_rows(const HeadOperand& q, const HeadOperand& v,
@@ -240,19 +240,18 @@ class Attention {
     constexpr int kFirstOfWarpgroups = 2;  // barriers 0 and 1 are of all
     ptx::sync_threads(kFirstOfWarpgroups + warpgroup(), kWarpgroup);
 
-    constexpr bool kShares = !std::is_empty_v<typename Outputs::Shared>;
-    Outputs outputs(shared_.of_outputs[kShares ? thread() / 32 : 0]);
+    Outputs outputs(shared_.of_outputs);
     visit_blocks(rows, outputs, scheme, bias, visibility, blocks, begin);
     close_rows(rows);
     constexpr int kOfProducts = 1;
-    ptx::sync_threads(kOfProducts,
-                      kMultiplying);  // nobody reads the tiles any more, whose place the rows take
+    // Nobody reads the tiles any more, whose place the rows take.
+    ptx::sync_threads(kOfProducts, kMultiplying);
     ptx::let_the_next_kernel_start();
     const RowStore store(call_, queries, head);
     StagedRow<kTile.head_dim>* staged = shared_.outputs + first_row_of_warp();
     const auto ends = end_rows(scheme, outputs, rows, shared_.channels, store, staged);
     __syncwarp();
-    store.template rows<16>(staged, first_row, queries.length, call_.dim_v);
+    store.template rows<kRowsAWarp>(staged, first_row, queries.length, call_.dim_v);
     store_ends(scheme, rows, ends, store, queries.length);
   }
 
@@ -265,7 +264,7 @@ class Attention {
     std::byte* const tile = shared_.tiles.q[warpgroup()];
     const int first_of_warp = first_row_of_warp() % kRowsAWarpgroup;
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x % 32); i < 16 * kChunks; i += 32) {
+    for (int i = static_cast<int>(threadIdx.x % 32); i < kRowsAWarp * kChunks; i += 32) {
       const int row = i / kChunks, chunk = i % kChunks;
       const std::int32_t token = first_row + row, first = chunk * kElements;
       const std::uint32_t offset = Tiles::Q::offset(first_of_warp + row, chunk);
@@ -290,7 +289,8 @@ class Attention {
     const int warpgroup = this->warpgroup();
     const SeenByRows by_warpgroup(visibility, bias, call_.key_block, kKeys,
                                   begin + warpgroup * kRowsAWarpgroup, kRowsAWarpgroup);
-    const SeenByRows by_warp(visibility, bias, call_.key_block, kKeys, begin + first_row_of_warp(), 16);
+    const SeenByRows by_warp(visibility, bias, call_.key_block, kKeys, begin + first_row_of_warp(),
+                             kRowsAWarp);
     const std::int32_t first = of_warp(blocks.first), end = of_warp(blocks.end);
     const std::uint32_t q =
         Tiles::Q::low_word(address(shared_.tiles.q[0])) +

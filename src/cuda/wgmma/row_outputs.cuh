@@ -13,16 +13,16 @@ namespace octet::cuda::wgmma {
 
 using namespace attn;
 
-/// sums = P V (+ sums) of kTiles tiles of channels from `first` on. v: the low word of V's tile.
+/// sums = P V of kTiles tiles of channels from `first` on. v: the low word of V's tile.
 template <class S, class V, int kKeyTiles, int kTiles, class Sum>
 __device__ __forceinline__ void multiply_pv(Sum (&sums)[kTiles][4], const PWords<S, kKeyTiles>& p,
-                                            std::uint32_t v, int first, ptx::Start start) {
+                                            std::uint32_t v, int first) {
   ptx::pin(sums);
   ptx::begin_products();
 #pragma unroll
   for (int step = 0; step < PWords<S, kKeyTiles>::kSteps; ++step)
     ptx::multiply_registers<S::kP>(sums, p.word[step], V::descriptor(v + V::step(first * 8, step)),
-                                   step == 0 ? start : ptx::Start::sums);
+                                   step == 0 ? ptx::Start::zero : ptx::Start::sums);
   ptx::commit_products();
   ptx::wait_products<0>();
   ptx::pin(sums);
@@ -36,6 +36,7 @@ class RowOutputs {
 
  public:
   using Shared = typename Numbers::Shared;
+  static_assert(std::is_empty_v<Shared>, "all are in registers");
   __device__ __forceinline__ explicit RowOutputs(Shared& shared) : numbers_(shared, local_) {}
 
   /// of_channels: the key block's constants of channels; null: V's scales do not vary along tokens.
@@ -48,7 +49,7 @@ class RowOutputs {
 #pragma unroll
     for (int first = 0; first < kTiles; first += kSome) {
       typename S::PvAcc pv[kSome][4];
-      multiply_pv<S, V>(pv, p, v, first, ptx::Start::zero);
+      multiply_pv<S, V>(pv, p, v, first);
       const typename S::Channel unit = scheme.channel({});
       if (tile::opaque(of_channels != nullptr)) [[unlikely]]
         numbers_.fold(scheme, first, pv, rows, [&](int tile, int c) {

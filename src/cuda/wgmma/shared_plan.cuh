@@ -79,13 +79,9 @@ struct SharedPlan {
   using Tiles = OperandTiles<S, kTile>;
   using Outputs = RowOutputs<S, kTile.head_dim / 8>;
   static constexpr int kRows = kTile.warpgroups * kRowsAWarpgroup;
-  static constexpr int kWarps = kTile.warpgroups * 4;
-  static constexpr int kOfOutputs = std::is_empty_v<typename Outputs::Shared>
-                                        ? 0
-                                        : static_cast<int>(kWarps * sizeof(typename Outputs::Shared));
-  /// So many buffers as fit beside the rest, up to four: further ones are never waited for.
+  /// So many buffers as fit beside the rest, up to four.
   static constexpr int kRoom =
-      kSharedBytes - kRows * Tiles::kQkRow - kOfOutputs - 8 * 1024;  // barriers and what is aligned: 8 KiB
+      kSharedBytes - kRows * Tiles::kQkRow - 8 * 1024;  // barriers and what is aligned: 8 KiB
   static constexpr int kOfBuffer =
       static_cast<int>(sizeof(typename Tiles::Buffer) + sizeof(typename Tiles::Constants));
   static constexpr int kStages = std::clamp(kRoom / kOfBuffer, 1, 4);
@@ -99,7 +95,7 @@ struct SharedPlan {
   };
   typename Tiles::Constants constants[kStages];
   typename S::Channel channels[kTile.head_dim];  ///< constants of rows' ends
-  alignas(16) typename Outputs::Shared of_outputs[kOfOutputs > 0 ? kWarps : 1];
+  typename Outputs::Shared of_outputs;
   /// Of a buffer, or of its K and its V apart where there is one: K of the next key block comes while V is
   /// multiplied.
   static constexpr int kSets = kStages > 1 ? 1 : 2;

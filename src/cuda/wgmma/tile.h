@@ -9,7 +9,7 @@ inline constexpr std::int32_t kHeadDims[] = {64, 128, 256};
 inline constexpr int kTileCount = 3;
 /// Keys of a tile, as those that packing is for (mma/tile.h).
 inline constexpr int kKeys = 128;
-inline constexpr int kRowsAWarpgroup = 64, kWarpgroup = 128;
+inline constexpr int kRowsAWarp = 16, kRowsAWarpgroup = 64, kWarpgroup = 128;  ///< the last one: threads
 /// Shared memory that a block of threads may have on sm_90.
 inline constexpr int kSharedBytes = 227 * 1024;
 
