@@ -1,6 +1,6 @@
-// The CUDA kernels, mma's and Hopper's, and the quantiser before them, against the reference: integer schemes bit for
-// bit, the others within what another order of float sums may change, and each element within the scheme's
-// own bound of float64 attention. Without a GPU everything is skipped.
+// The CUDA kernels, mma's and Hopper's, and the quantiser before them, against the reference: integer schemes
+// bit for bit, the others within what another order of float sums may change, and each element within the
+// scheme's own bound of float64 attention. Without a GPU everything is skipped.
 #include <algorithm>
 #include <cmath>
 
