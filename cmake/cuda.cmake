@@ -14,7 +14,7 @@ set(OCTET_CUDA_FORMS
 
 # Schemes and forms whose long calls have kernels of Hopper's own (src/cuda/wgmma), on GPUs of compute capability 9.0: none that adds a bias. Each
 # with the form that it takes there (numerics/unbiased.h), if any. f16=Unbiased belongs here too once it has passed its tests on a device (docs/cuda.md).
-set(OCTET_CUDA_HOPPER int8=Unbiased int8_uniform= int8_full=LateScaled int8_half=LateScaled)
+set(OCTET_CUDA_HOPPER int8=Unbiased int8_uniform= int8_full=LateScaled int8_half=LateScaled f16=Unbiased)
 
 # Writes <scheme>_wgmma.cu for each of those, and the tables that find them; without Hopper among the architectures, tables of none.
 function(octet_generate_hopper out_var table_var)
