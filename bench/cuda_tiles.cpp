@@ -1,7 +1,7 @@
 // Tiles, warps and parts of the keys of the CUDA kernels by shape: each cut that holds a problem, timed,
 // beside the one that the library takes by itself.
 //
-//   cuda_tiles [OUTPUT.json [COMMIT]]
+//   cuda_tiles [OUTPUT.json [COMMIT [SHAPE,...]]]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,10 @@ namespace octet::tool {
 namespace {
 
 constexpr CpuVariant kVariants[] = {{"int8_uniform", Scheme::int8, true, true},
+                                    {"int8_channel", Scheme::int8, false, true},
                                     {"int8", Scheme::int8},
+                                    {"int8_full", Scheme::int8_full},
+                                    {"int8_half", Scheme::int8_half},
                                     {"integer", Scheme::integer},
                                     {"f16", Scheme::f16}};
 /// Shapes of models, and dims between the table's.
@@ -70,11 +73,12 @@ Result<std::vector<Row>> rows_of(const GpuRunner& runner, const gpu::Stream& str
 std::string text_of(const cuda::Cut& cut) {
   const cuda::mma::Tile& tile = cuda::mma::kTileTable[cut.tile];
   const std::string family = cut.family == cuda::Family::wgmma ? "wgmma " : "";
-  const std::string text = fmt::format("{}{} x {}, {}", family, tile.keys, tile.head_dim, cut.warps);
+  const std::string text = fmt::format("{}{} x {}, {}", family, tile.computed, tile.head_dim, cut.warps);
   return tile.key_parts == 1 ? text : fmt::format("{} x {}", text, tile.key_parts);
 }
 
-Status run(const std::string& output, const std::string& commit) {
+/// names: of shapes; none: all.
+Status run(const std::string& output, const std::string& commit, const std::vector<std::string>& names) {
   Result<gpu::DeviceInfo> device = gpu::find_device();
   if (!device.ok()) return device.status();
   Result<gpu::Stream> stream = gpu::Stream::create();
@@ -88,8 +92,10 @@ Status run(const std::string& output, const std::string& commit) {
                {"best", Align::left},
                {"us"},
                {"taken over best"}});
-  Progress progress("measuring", static_cast<std::int64_t>(std::size(kShapes) * std::size(kVariants)));
+  const std::size_t shapes = names.empty() ? std::size(kShapes) : names.size();
+  Progress progress("measuring", static_cast<std::int64_t>(shapes * std::size(kVariants)));
   for (const CpuWorkload& shape : kShapes) {
+    if (!names.empty() && std::ranges::find(names, shape.name) == names.end()) continue;
     Result<CpuInputs> inputs = draw_bf16_inputs(shape, 1, threads);
     if (!inputs.ok()) return inputs.status();
     Result<DeviceInputs> device_inputs = upload_inputs(inputs.value(), threads);
@@ -110,7 +116,8 @@ Status run(const std::string& output, const std::string& commit) {
         rows.push_back({{"workload", shape.name},
                         {"shape", shape_of(shape)},
                         {"scheme", variant.label},
-                        {"keys", cuda::mma::kTileTable[row.cut.tile].keys},
+                        {"keys", cuda::mma::kTileTable[row.cut.tile].computed},
+                        {"key_block", runner.value().desc().key_block},
                         {"head_dim", cuda::mma::kTileTable[row.cut.tile].head_dim},
                         {"family", row.cut.family == cuda::Family::wgmma ? "wgmma" : "mma"},
                         {"warps", row.cut.warps},
@@ -131,7 +138,9 @@ Status run(const std::string& output, const std::string& commit) {
 }  // namespace octet::tool
 
 int main(int argc, char** argv) {
-  const octet::Status status = octet::tool::run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "unknown");
+  const octet::Status status =
+      octet::tool::run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "unknown",
+                       argc > 3 ? octet::tool::split(argv[3], ',') : std::vector<std::string>{});
   if (!status.ok()) fmt::print(stderr, "cuda_tiles: {}\n", status.message());
   return status.ok() ? 0 : 1;
 }

@@ -10,18 +10,28 @@ set(OCTET_CUDA_ARCHITECTURES "80-real;89-real;90-real;80-virtual;89-virtual" CAC
 # Forms of schemes that only these kernels have, as rows of OCTET_INSTANCES: which calls take them says src/cuda/cuda.cu.
 set(OCTET_CUDA_FORMS
   "int8_uniform fused numerics/uniform_u8.h UniformU8"
+  "int8_late    fused numerics/late_u8.h    LateU8"  # of Hopper's kernels alone
 )
 
+# Those with kernels for key blocks of up to 112 keys, beside those of 128: 197 keys of ViT are two such blocks. Not all, for the build's sake.
+set(OCTET_CUDA_NARROW int8 int8_uniform int8_full int8_half integer qflash)
+
 # Schemes and forms whose long calls have kernels of Hopper's own (src/cuda/wgmma), on GPUs of compute capability 9.0: none that adds a bias. Each
-# with the form that it takes there (numerics/unbiased.h), if any. f16=Unbiased belongs here too once it has passed its tests on a device (docs/cuda.md).
-set(OCTET_CUDA_HOPPER int8=Unbiased int8_uniform= int8_full=LateScaled int8_half=LateScaled f16=Unbiased)
+# with what it is there (numerics/unbiased.h), if not itself.
+set(OCTET_CUDA_HOPPER int8=Unbiased int8_uniform= int8_late= int8_full=LateScaled int8_half=LateScaled f16=Unbiased)
+
+# A line of kernels_of() for a form, named <scheme>_<form>.
+macro(octet_form_case list name)
+  string(REGEX MATCH "^(.+)_([a-z]+)$" _ ${name})
+  string(APPEND ${list} "  if (scheme == Scheme::${CMAKE_MATCH_1} && form == Form::${CMAKE_MATCH_2}) return &kKernels_${name};\n")
+endmacro()
 
 # Writes <scheme>_wgmma.cu for each of those, and the tables that find them; without Hopper among the architectures, tables of none.
 function(octet_generate_hopper out_var table_var)
   set(_generated)
   set(_declarations "")
   set(_cases "")
-  set(_uniform nullptr)
+  set(_forms "")
   if("${OCTET_CUDA_ARCHITECTURES}" MATCHES "(^|;)90a?(-real)?(;|$)")
     foreach(_row IN LISTS OCTET_INSTANCES OCTET_CUDA_FORMS)
       octet_split_instance("${_row}")
@@ -52,7 +62,7 @@ const Kernels kKernels_${_scheme} = Launches<${_type}>::table();
       if(_row IN_LIST OCTET_INSTANCES)
         string(APPEND _cases "    case Scheme::${_scheme}: return &kKernels_${_scheme};\n")
       else()
-        set(_uniform "scheme == Scheme::int8 ? &kKernels_${_scheme} : nullptr")
+        octet_form_case(_forms ${_scheme})
       endif()
     endforeach()
   endif()
@@ -62,12 +72,12 @@ const Kernels kKernels_${_scheme} = Launches<${_type}>::table();
 #include \"cuda/wgmma/launch.h\"
 namespace octet::cuda::wgmma {
 ${_declarations}
-const Kernels* kernels_of([[maybe_unused]] Scheme scheme) {
+const Kernels* kernels_of([[maybe_unused]] Scheme scheme, [[maybe_unused]] Form form) {
+${_forms}  if (form != Form::general) return nullptr;
   switch (scheme) {
 ${_cases}    default: return nullptr;
   }
 }
-const Kernels* uniform_kernels_of([[maybe_unused]] Scheme scheme) { return ${_uniform}; }
 }
 " @ONLY)
   set(${out_var} "${_generated}" PARENT_SCOPE)
@@ -78,11 +88,18 @@ function(octet_generate_cuda out_var)
   set(_generated)
   set(_declarations "")
   set(_cases "")
+  set(_forms "")
   foreach(_row IN LISTS OCTET_INSTANCES OCTET_CUDA_FORMS)
     octet_split_instance("${_row}")
     # f32: the matrix units round its operands to 10 bits. int4: its codes arrive as s8 numbers, and the arithmetic is int8's.
     if(NOT _kind STREQUAL "fused" OR _scheme STREQUAL "f32" OR _scheme STREQUAL "int4")
       continue()
+    endif()
+    set(_tiles whole)
+    if(_scheme STREQUAL "int8_late")
+      set(_tiles none)
+    elseif(_scheme IN_LIST OCTET_CUDA_NARROW)
+      set(_tiles narrow_too)
     endif()
     set(_file "${CMAKE_CURRENT_BINARY_DIR}/cuda/${_scheme}.cu")
     file(CONFIGURE OUTPUT "${_file}" CONTENT
@@ -92,7 +109,7 @@ function(octet_generate_cuda out_var)
 namespace octet::cuda::mma {
 int pack_${_scheme}(const Call&, int, const Grid&, void*);
 extern const Kernels kKernels_${_scheme};
-const Kernels kKernels_${_scheme} = Launches<${_template}<DeviceLane>>::table(pack_${_scheme});
+const Kernels kKernels_${_scheme} = Launches<${_template}<DeviceLane>, Tiles::${_tiles}>::table(pack_${_scheme});
 }
 " @ONLY)
     if(NOT _scheme MATCHES "^(integer|qflash)$")  # whose only floats are the LSE's, of which the bits are promised too
@@ -114,6 +131,8 @@ int pack_${_scheme}(const Call& call, int tile, const Grid& grid, void* stream) 
     string(APPEND _declarations "extern const Kernels kKernels_${_scheme};\n")
     if(_row IN_LIST OCTET_INSTANCES)
       string(APPEND _cases "    case Scheme::${_scheme}: return &kKernels_${_scheme};\n")
+    else()
+      octet_form_case(_forms ${_scheme})
     endif()
   endforeach()
   set(_table "${CMAKE_CURRENT_BINARY_DIR}/cuda/schemes.cu")
@@ -122,14 +141,12 @@ int pack_${_scheme}(const Call& call, int tile, const Grid& grid, void* stream) 
 #include \"cuda/mma/launch.h\"
 namespace octet::cuda::mma {
 ${_declarations}
-const Kernels* kernels_of(Scheme scheme) {
+const Kernels* kernels_of(Scheme scheme, Form form) {
+${_forms}  if (form != Form::general) return nullptr;
   switch (scheme) {
 ${_cases}    case Scheme::int4: return &kKernels_int8;
     default: return nullptr;
   }
-}
-const Kernels* uniform_kernels_of(Scheme scheme) {
-  return scheme == Scheme::int8 ? &kKernels_int8_uniform : nullptr;
 }
 }
 " @ONLY)

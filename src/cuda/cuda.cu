@@ -36,37 +36,43 @@ std::int64_t code_dim(const AttentionDesc& d) {
   return d.recipe.rotate == Rotate::on ? quant::rotated_dim(d.head_dim) : d.head_dim;
 }
 
-int tile_of(const AttentionDesc& d) {
-  const std::int64_t keys =
-      d.sequences > 0 ? d.key_block : std::min(d.key_block, std::max<std::int64_t>(d.tokens_k, 1));
-  return mma::tile_for(widest_dim(d, code_dim(d)), keys);
+/// Keys of the widest key block that there can be.
+std::int64_t widest_block(const AttentionDesc& d) {
+  return d.sequences > 0 ? d.key_block : std::min(d.key_block, std::max<std::int64_t>(d.tokens_k, 1));
 }
 
-/// Whether all keys of a block have one scale, V's do not vary along tokens and nothing is added.
-bool is_uniform(const AttentionDesc& d) {
+int tile_of(const AttentionDesc& d) { return mma::tile_for(widest_dim(d, code_dim(d)), widest_block(d)); }
+
+bool is_one_of(Granularity g, std::initializer_list<Granularity> list) {
+  return std::ranges::find(list, g) != list.end();
+}
+
+/// The fastest form that the problem allows and the scheme has for a family of kernels. Hopper's read what
+/// mma's pack.
+Form form_of(const AttentionDesc& d, Family family) {
   using G = Granularity;
-  const auto is_one_of = [](G g, std::initializer_list<G> list) {
-    return std::ranges::find(list, g) != list.end();
+  const bool hopper = family == Family::wgmma;
+  const auto has = [&](Form form) {
+    return mma::kernels_of(d.scheme, form) && (!hopper || wgmma::kernels_of(d.scheme, form));
   };
-  return is_one_of(d.recipe.k, {G::tensor, G::head, G::block}) &&
-         is_one_of(d.recipe.v, {G::tensor, G::head, G::channel}) && d.bias == AttentionDesc::Bias::none;
+  if (d.bias != AttentionDesc::Bias::none || !is_one_of(d.recipe.v, {G::tensor, G::head, G::channel}))
+    return Form::general;
+  if (is_one_of(d.recipe.k, {G::tensor, G::head, G::block}) && has(Form::uniform)) return Form::uniform;
+  return hopper && has(Form::late) ? Form::late : Form::general;
 }
 
-/// The kernels of a problem's scheme, in the form that suits it best.
-const mma::Kernels& kernels_for(const AttentionDesc& d) {
-  if (const mma::Kernels* kernels = is_uniform(d) ? mma::uniform_kernels_of(d.scheme) : nullptr)
-    return *kernels;
-  return *mma::kernels_of(d.scheme);
+/// The kernels of a problem's scheme in that form: those that pack, and attend if they are of mma.sync.
+const mma::Kernels& kernels_for(const AttentionDesc& d, Family family) {
+  return *mma::kernels_of(d.scheme, form_of(d, family));
 }
 
-/// The same of Hopper's kernels, which read what is packed for the tile; null where there are none for it,
-/// for a bias, or the current device is no Hopper.
+/// Hopper's kernels for a tile; null where there are none for it, for a bias, or the current device is no
+/// Hopper.
 const wgmma::Kernels* hopper_kernels_for(const AttentionDesc& d, int tile_index) {
   const mma::Tile tile = mma::kTileTable[tile_index];
   const int index = wgmma::tile_for(tile.head_dim, tile.keys);
   if (index < 0 || d.bias != AttentionDesc::Bias::none || !runtime::is_hopper()) return nullptr;
-  const bool has_form = is_uniform(d) && mma::uniform_kernels_of(d.scheme);
-  return has_form ? wgmma::uniform_kernels_of(d.scheme) : wgmma::kernels_of(d.scheme);
+  return wgmma::kernels_of(d.scheme, form_of(d, Family::wgmma));
 }
 /// Query rows of a block of threads of those.
 std::int32_t hopper_rows(const AttentionDesc& d, int tile_index) {
@@ -80,9 +86,9 @@ struct Layout {
   std::int64_t k = 0, v = 0, keys = 0, blocks = 0, channels = 0, table = 0, bytes = 0, blocks_per_head = 0;
 };
 
-Layout layout_of(const AttentionDesc& d, int tile_index) {
-  const mma::Kernels& kernels = kernels_for(d);
-  const mma::Tile tile = mma::kTileTable[tile_index];
+Layout layout_of(const AttentionDesc& d, const Cut& cut) {
+  const mma::Kernels& kernels = kernels_for(d, cut.family);
+  const mma::Tile tile = mma::kTileTable[cut.tile];
   Layout at;
   at.blocks_per_head = groups_of(d, d.tokens_k, d.key_block);
   const std::int64_t blocks = d.heads_kv * at.blocks_per_head;
@@ -135,10 +141,10 @@ std::int64_t key_blocks_of(const AttentionDesc& d) {
   return (tokens + d.key_block - 1) / d.key_block;
 }
 
-Call call_of(const AttentionDesc& d, const AttentionArgs& args, int tile_index) {
-  const mma::Kernels& kernels = kernels_for(d);
-  const mma::Tile tile = mma::kTileTable[tile_index];
-  const Layout at = layout_of(d, tile_index);
+Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
+  const mma::Kernels& kernels = kernels_for(d, cut.family);
+  const mma::Tile tile = mma::kTileTable[cut.tile];
+  const Layout at = layout_of(d, cut);
   auto* workspace = static_cast<std::byte*>(args.workspace);
   Call call;
   call.prepare.softmax_scale = d.softmax_scale;
@@ -201,7 +207,7 @@ mma::Grid grid_of(const AttentionDesc& d, const Cut& cut) {
   grid.warps = cut.warps;
   grid.groups = static_cast<std::int32_t>(groups_of(d, d.tokens_q, grid.warps * mma::kRowsAWarp));
   grid.heads = static_cast<std::int32_t>(d.heads_q);
-  grid.shared_bytes = kernels_for(d).shared_bytes(cut.tile, cut.warps);
+  grid.shared_bytes = kernels_for(d, cut.family).shared_bytes(cut.tile, cut.warps);
   // Where a row has several key blocks a processor is kept from having more blocks of threads than it must:
   // others would have less, and with the next call's beside them the more (docs/cuda.md).
   const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1);
@@ -211,7 +217,7 @@ mma::Grid grid_of(const AttentionDesc& d, const Cut& cut) {
 }
 
 bool fits(const AttentionDesc& d, const Cut& cut) {
-  const std::int64_t bytes = kernels_for(d).shared_bytes(cut.tile, cut.warps);
+  const std::int64_t bytes = kernels_for(d, cut.family).shared_bytes(cut.tile, cut.warps);
   return bytes > 0 && bytes <= runtime::shared_bytes();
 }
 
@@ -230,7 +236,8 @@ NextStarts next_starts(const AttentionDesc& d, const Cut& cut) {
 bool runs_at_once(const AttentionDesc& d, const Cut& parts) {
   constexpr std::int64_t kOfTwoBlocks = 3, kOfMany = 2;  // that registers hold; that were measured
   const std::int64_t most = key_blocks_of(d) > mma::kTileTable[parts.tile].key_parts ? kOfMany : kOfTwoBlocks;
-  const std::int64_t fit = runtime::blocks_of(kernels_for(d).shared_bytes(parts.tile, parts.warps));
+  const std::int64_t fit =
+      runtime::blocks_of(kernels_for(d, parts.family).shared_bytes(parts.tile, parts.warps));
   return fits(d, parts) && blocks_of(d, parts.warps) <= std::min(most, fit) * runtime::processors();
 }
 
@@ -241,7 +248,8 @@ bool suits_hopper(const AttentionDesc& d) {
   const int tile = tile_of(d);
   if (!hopper_kernels_for(d, tile)) return false;
   const bool narrow = mma::kTileTable[tile].head_dim <= 64;
-  const std::int64_t least_keys = narrow && is_uniform(d) ? 2048 : 512;
+  const bool uniform = form_of(d, Family::mma) == Form::uniform;
+  const std::int64_t least_keys = narrow && uniform ? 2048 : 512;
   const std::int64_t least_percent = narrow ? 75 : 50;
   const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1);
   const std::int64_t blocks = groups_of(d, d.tokens_q, hopper_rows(d, tile)) * d.heads_q;
@@ -253,24 +261,26 @@ Cut hopper_cut(const AttentionDesc& d, int tile_index) {
   return {tile_index, hopper_rows(d, tile_index) / mma::kRowsAWarp, Family::wgmma};
 }
 
-/// The smallest tile that holds the problem. Warps of a block of threads share what they copy of K and V: as
-/// many as there may be, but two where a processor then has up to three blocks of those, for the work is then
-/// shared out more evenly (8 x 6 x 197 x 64 on an H200: 7.1 instead of 7.6 us), unless more warps leave half
-/// of the processors to the next call (4 x 12 x 49 x 32: 3.2 instead of 3.9 us); fewer where more do not fit
-/// the shared memory. Where a row has several key blocks and the card has room, their keys are cut in parts,
-/// each with two warps, or with one where the blocks of two would be one on some processors and two on others
-/// (8 x 3 x 197 x 64: 5.6 instead of 5.8 us). bench/cuda_tiles.cpp measures the others (docs/cuda.md).
+/// The smallest tile that holds the problem, where the scheme has one with places left out. Warps of a block
+/// of threads share what they copy of K and V: as many as there may be, but two where a processor then has up
+/// to three blocks of those, for the work is then shared out more evenly (8 x 6 x 197 x 64 on an H200: 7.1
+/// instead of 7.6 us), unless more warps leave half of the processors to the next call (4 x 12 x 49 x 32: 3.2
+/// instead of 3.9 us); fewer where more do not fit the shared memory. Where a row has several key blocks and
+/// the card has room, their keys are cut in parts, each with two warps, or with one where the blocks of two
+/// would be one on some processors and two on others (8 x 3 x 197 x 64: 5.6 instead of 5.8 us).
+/// bench/cuda_tiles.cpp measures the others (docs/cuda.md).
 Cut usual_cut(const AttentionDesc& d) {
   if (suits_hopper(d)) return hopper_cut(d, tile_of(d));
   constexpr std::int32_t kFew = 2;
   constexpr std::int64_t kFewBlocks = 3;
   const std::int64_t all = runtime::processors();
-  Cut cut{tile_of(d), mma::kMostWarps};
+  Cut cut{mma::narrowest_tile(tile_of(d), widest_block(d)), mma::kMostWarps};
+  if (!fits(d, {cut.tile, 1})) cut.tile = tile_of(d);
   const bool short_of_half =
       key_blocks_of(d) <= 1 && 2 * blocks_of(d, kFew) > all && 2 * blocks_of(d, cut.warps) <= all;
   if (blocks_of(d, kFew) <= kFewBlocks * all && !short_of_half) cut.warps = kFew;
   while (cut.warps > 1 && !fits(d, cut)) cut.warps /= 2;
-  Cut parts{mma::tile_in_parts(cut.tile, 2), kFew};
+  Cut parts{mma::tile_like(cut.tile, 2, mma::kTileTable[cut.tile].computed), kFew};
   if (parts.tile < 0 || key_blocks_of(d) < 2 || !runs_at_once(d, parts)) return cut;
   const Cut single{parts.tile, 1};
   const bool is_uneven = blocks_of(d, kFew) > all && blocks_of(d, kFew) < 2 * all;
@@ -280,7 +290,7 @@ Cut usual_cut(const AttentionDesc& d) {
 }  // namespace
 
 std::string refusal(const AttentionDesc& d) {
-  if (!mma::kernels_of(d.scheme)) return "the mma kernels have no such scheme";
+  if (!mma::kernels_of(d.scheme, Form::general)) return "the mma kernels have no such scheme";
   if (std::string reason = runtime::refusal(); !reason.empty()) return reason;
   if (widest_dim(d, code_dim(d)) > mma::kMostDim)
     return "the mma kernels hold head dims up to " + std::to_string(mma::kMostDim) +
@@ -288,7 +298,7 @@ std::string refusal(const AttentionDesc& d) {
   if (tile_of(d) < 0)
     return "key_block is " + std::to_string(d.key_block) + ", and the mma kernels hold key blocks up to " +
            std::to_string(mma::kMostKeys) + "; plan with that or less";
-  const std::int64_t needed = kernels_for(d).shared_bytes(tile_of(d), 1);
+  const std::int64_t needed = kernels_for(d, Family::mma).shared_bytes(tile_of(d), 1);
   if (needed > runtime::shared_bytes())
     return "head dims up to " + std::to_string(mma::kTileTable[tile_of(d)].head_dim) + " need " +
            std::to_string(needed) + " bytes of shared memory a block, and the current device has " +
@@ -304,14 +314,16 @@ std::string_view family_of(const AttentionDesc& d) {
 
 std::vector<Cut> cuts_of(const AttentionDesc& d) {
   std::vector<Cut> cuts{usual_cut(d)};
-  for (std::int32_t tile = 0; tile < mma::kTileCount; ++tile) {
+  for (std::int32_t tile = 0; tile < mma::kPackedTiles; ++tile) {
     if (tile < tile_of(d) || !hopper_kernels_for(d, tile)) continue;
     const Cut cut = hopper_cut(d, tile);
     if (cut != cuts[0]) cuts.push_back(cut);
   }
   const mma::Tile least = mma::kTileTable[tile_of(d)];
-  for (std::int32_t tile = 0; tile < mma::kTilesAndParts; ++tile) {
-    if (mma::kTileTable[tile].head_dim < least.head_dim || mma::kTileTable[tile].keys < least.keys) continue;
+  for (std::int32_t tile = 0; tile < mma::kTileCount; ++tile) {
+    if (mma::kTileTable[tile].head_dim < least.head_dim || mma::kTileTable[tile].keys < least.keys ||
+        mma::kTileTable[tile].computed < widest_block(d))
+      continue;
     for (std::int32_t warps = mma::kMostWarps / mma::kTileTable[tile].key_parts; warps >= 1; warps /= 2) {
       const Cut cut{tile, warps};
       if (cut != cuts[0] && fits(d, cut)) cuts.push_back(cut);
@@ -320,12 +332,12 @@ std::vector<Cut> cuts_of(const AttentionDesc& d) {
   return cuts;
 }
 
-std::int64_t workspace_bytes(const AttentionDesc& d, const Cut& cut) { return layout_of(d, cut.tile).bytes; }
-std::int64_t workspace_bytes(const AttentionDesc& d) { return layout_of(d, tile_of(d)).bytes; }
+std::int64_t workspace_bytes(const AttentionDesc& d, const Cut& cut) { return layout_of(d, cut).bytes; }
+std::int64_t workspace_bytes(const AttentionDesc& d) { return workspace_bytes(d, usual_cut(d)); }
 
 Status pack(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
-  const mma::Kernels& kernels = kernels_for(d);
-  const Call call = call_of(d, args, cut.tile);
+  const mma::Kernels& kernels = kernels_for(d, cut.family);
+  const Call call = call_of(d, args, cut);
   if (kernels.table_entries) {
     std::vector<float> table(static_cast<std::size_t>(kernels.table_entries(d.options)));
     kernels.fill_table(d.options, table.data());
@@ -333,13 +345,12 @@ Status pack(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
   }
   if (d.tokens_k == 0) return {};
   const mma::Grid grid{call.packed.blocks_per_head, static_cast<std::int32_t>(d.heads_kv)};
-  return launched(kernels.pack(call, mma::tile_in_parts(cut.tile, 1), grid, args.stream), "packing");
+  return launched(kernels.pack(call, mma::packed_tile(cut.tile), grid, args.stream), "packing");
 }
 Status pack(const AttentionDesc& d, const AttentionArgs& args) { return pack(d, args, usual_cut(d)); }
 
 Status attend_packed(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
-  const mma::Kernels& kernels = kernels_for(d);
-  Call call = call_of(d, args, cut.tile);
+  Call call = call_of(d, args, cut);
   if (cut.family == Family::wgmma) {
     const int tile = wgmma::tile_for(mma::kTileTable[cut.tile].head_dim, mma::kTileTable[cut.tile].keys);
     const std::int64_t groups = groups_of(d, d.tokens_q, hopper_rows(d, cut.tile));
@@ -350,7 +361,7 @@ Status attend_packed(const AttentionDesc& d, const AttentionArgs& args, const Cu
   }
   const mma::Grid grid = grid_of(d, cut);
   call.next_starts = next_starts(d, cut);
-  return launched(kernels.attend(call, cut.tile, grid, args.stream), "attention");
+  return launched(kernels_for(d, cut.family).attend(call, cut.tile, grid, args.stream), "attention");
 }
 Status attend_packed(const AttentionDesc& d, const AttentionArgs& args) {
   return attend_packed(d, args, usual_cut(d));

@@ -39,9 +39,10 @@ struct LinearExponential {
   }
 };
 
-template <class L, class Exponential>
-struct FoldedU8 : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s8, VScale::in_p}> {
-  using Base = ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s8, VScale::in_p}>;
+/// kVScale: at_fold where V's scales are known not to vary along tokens, for calls whose P has none to carry.
+template <class L, class Exponential, VScale kVScale = VScale::in_p>
+struct FoldedU8 : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s8, kVScale}> {
+  using Base = ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s8, kVScale}>;
   using typename Base::F32, typename Base::I32, typename Base::Key, typename Base::Row, typename Base::Score,
       typename Base::State, typename Base::Step, typename Base::Sum, typename Base::View;
 
@@ -59,19 +60,28 @@ struct FoldedU8 : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s
   OCTET_HD Step step(const State& state, Score peak, const View&) const {
     return from_origin(Online<L>::against_block_maximum(state, peak));
   }
+  /// The same for lanes of one value, which choose between two roads at no cost (numerics/online.h).
+  OCTET_HD Step lazy_step(const State& state, Score peak) const {
+    return from_origin(Online<L>::against_block_maximum_lazily(state, peak));
+  }
   /// The same of rows that have seen nothing yet, for kernels that know it.
   OCTET_HD Step first_step(Score peak) const { return from_origin(Online<L>::of_first_block(peak)); }
-  OCTET_HD F32 weight(Score score, const Step& step) const {
-    return Exponential::template weight<L>(score - step.origin);
-  }
+  OCTET_HD F32 weight(Score score, const Step& step) const { return weight_at(score - step.origin); }
+  OCTET_HD F32 weight_at(F32 distance) const { return Exponential::template weight<L>(distance); }
   /// 0...255: both exponentials are at most 1 for arguments up to 0, and 1 at the block's maximum.
   OCTET_HD I32 code(F32 weight) const { return L::nearest_i32(weight); }
   /// The same by the key's place (numerics/ordered_rounding.h). v_largest: of the key block's V scales.
-  OCTET_HD I32 code(F32 weight, F32 offset, const Key& key, float v_largest) const {
+  OCTET_HD I32 code(F32 weight, F32 offset, const Key& key, float v_largest) const
+      requires(kVScale == VScale::in_p) {
     const F32 ordered = L::select(weight < 1.0f, weight + offset, weight);
     return code(L::select(key.rv * v_largest <= kOrderedRange, ordered, weight));
   }
-  OCTET_HD Sum mass(F32 weight, I32 /*code*/, const Key& key) const { return weight * key.rv; }
+  OCTET_HD Sum mass(F32 weight, I32 /*code*/, const Key& key) const {
+    if constexpr (kVScale == VScale::in_p)
+      return weight * key.rv;
+    else
+      return weight;
+  }
   /// The reference carries log2 of V's scale and the sum its reciprocal: they cancel.
   OCTET_HD F32 lse(const State& state, const Row&) const { return Online<L>::lse(state, kWeightUnit); }
 

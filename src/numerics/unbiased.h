@@ -8,6 +8,16 @@
 
 namespace octet {
 
+/// The scheme's step, lazily where it has such a one: sums that were made are then hardly ever rescaled.
+template <class S>
+OCTET_HD typename S::Step lazy_step_of(const S& scheme, const typename S::State& state,
+                                       typename S::Score peak, const typename S::View& view) {
+  if constexpr (requires { scheme.lazy_step(state, peak); })
+    return scheme.lazy_step(state, peak);
+  else
+    return scheme.step(state, peak, view);
+}
+
 /// The same arithmetic, without what a bias would need.
 template <class S>
 struct Unbiased : S {
@@ -17,6 +27,10 @@ struct Unbiased : S {
   OCTET_HD typename S::Score score(typename S::Acc acc, const typename S::View& view,
                                    const typename S::Key& key, Bias) const {
     return S::score(acc, view, key, -0.0f);  // which the compiler leaves out of the sum
+  }
+  OCTET_HD typename S::Step step(const typename S::State& state, typename S::Score peak,
+                                 const typename S::View& view) const {
+    return lazy_step_of<S>(*this, state, peak, view);
   }
 };
 
@@ -41,7 +55,7 @@ struct LateScaled : S {
   }
   OCTET_HD Step step(const typename S::State& state, Score peak, const typename S::View& view) const {
     const F32 slope = fmaxf(view.octaves, kLeastSlope);
-    return {S::step(state, peak * slope, view), slope};
+    return {lazy_step_of<S>(*this, state, peak * slope, view), slope};
   }
   OCTET_HD F32 weight(Score score, const Step& step) const {
     return S::weight_at(std::fma(score, step.slope, -step.origin));

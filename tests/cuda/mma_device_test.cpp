@@ -105,11 +105,13 @@ class Mma : public OnDevice {
     }
   }
 
-  /// The call by every cut that it would not take itself (run_by_cut); of int8 both forms.
+  /// The call by every cut that it would not take itself (run_by_cut); of int8 all forms.
   void expect_seldom_cuts(Call call, const std::string& what) const {
     expect_cuts(call, what);
     if ((GetParam() != Scheme::int8 && GetParam() != Scheme::int4) || call.options.recipe) return;
     call.options.recipe = scheme_info(GetParam()).recipe;
+    call.options.recipe->v = Granularity::channel;
+    expect_cuts(call, what + ", V by channel");
     call.options.recipe->k = Granularity::block, call.options.recipe->v = Granularity::head;
     expect_cuts(call, what + ", K by block, V by head");
   }
@@ -144,7 +146,11 @@ class Mma : public OnDevice {
         x->each([&](float& number, auto...) { number = static_cast<float>(random.uniform(-4, 4)); });
       const std::string what = std::string(p.name) + ", batch " + std::to_string(batch);
       expect_reference(call, what, Also::the_bound);
-      if (p.dim == 64) continue;
+      if (p.dim == 64) {
+        call.options.key_block = 112;
+        expect_reference(call, what + ", key block 112", Also::the_bound);
+        continue;
+      }
       call.bias = Tensor(1, p.heads, p.tokens, p.tokens);
       call.bias.fill_normal(random);
       expect_reference(call, what + ", relative positions");
@@ -230,7 +236,8 @@ TEST_P(Mma, FollowsTheReferenceForEveryNumberOfQueryHeadsAKeyHead) {
 /// Scales that all keys of a block share, and none of V along tokens: int8 has a form of its own for them.
 TEST_P(Mma, FollowsTheReferenceWhereKeysShareTheirScales) {
   if (GetParam() != Scheme::int8 && GetParam() != Scheme::int4) GTEST_SKIP() << "other recipes have one form";
-  for (const Granularity k : {Granularity::block, Granularity::head, Granularity::tensor}) {
+  for (const Granularity k :
+       {Granularity::token, Granularity::block, Granularity::head, Granularity::tensor}) {
     for (const Granularity v : {Granularity::channel, Granularity::head}) {
       for (const Feature& f : features()) {
         Call call = f.make();
@@ -264,6 +271,10 @@ TEST_P(Mma, FollowsTheReferenceByEveryCut) {
       Call blocks = call;
       blocks.options.key_block = 48;
       expect_seldom_cuts(blocks, what + ", key block 48");
+      blocks.options.key_block = 112;
+      expect_seldom_cuts(blocks, what + ", key block 112");
+      blocks.options.mask = Mask::causal;
+      expect_seldom_cuts(blocks, what + ", key block 112, causal");
       call.mask.resize(static_cast<std::size_t>(rows * n));
       for (std::size_t i = 0; i < call.mask.size(); ++i) call.mask[i] = (i * 7919 / 3) % 5 != 0;
       expect_seldom_cuts(call, what + ", masked");

@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "lanes/scalar.h"
-#include "numerics/folded_u8.h"
+#include "numerics/int8.h"
 #include "numerics/int8_full.h"
+#include "numerics/late_u8.h"
 
 namespace octet {
 namespace {
@@ -93,7 +94,7 @@ void expect_the_same(double code_step) {
 }
 
 TEST(Unbiased, HasTheSchemesBits) {
-  using S = FoldedU8<ScalarLane, AccurateExponential>;
+  using S = Int8Scheme<ScalarLane>;
   expect_the_same<Unbiased<S>, S>(0);
 }
 
@@ -101,6 +102,7 @@ TEST(LateScaled, DiffersByRoundingsOfScores) {
   expect_the_same<LateScaled<Int8FullScheme<ScalarLane>>, Int8FullScheme<ScalarLane>>(2.0 / 127 /
                                                                                       kKeysOfBlock);
   expect_the_same<LateScaled<Int8HalfScheme<ScalarLane>>, Int8HalfScheme<ScalarLane>>(0x1p-11);
+  expect_the_same<LateU8<ScalarLane>, Int8Scheme<ScalarLane>>(2.0 / 255 / kKeysOfBlock);
 }
 
 // A query of zeros has the scale 0: all keys weigh the same, hidden ones nothing.

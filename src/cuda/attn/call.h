@@ -9,6 +9,13 @@
 
 namespace octet::cuda {
 
+/// Forms of a scheme's arithmetic, the faster ones for calls without a bias.
+enum class Form : std::int32_t {
+  general,
+  uniform,  ///< all keys of a block have one scale, and V's scales do not vary along tokens
+  late,     ///< V's scales do not vary along tokens
+};
+
 /// A tensor in device memory; strides in elements.
 struct DeviceTensor {
   void* data = nullptr;

@@ -81,15 +81,15 @@ __device__ __forceinline__ Bias no_bias(Bias none) {
   return none;
 }
 
-/// From accumulators to codes of P. of_keys, of_block: constants of the block's keys, and its own. whole: the
-/// warp's rows see all keys of the block, and no bias is added.
-template <Masses kMasses, class S, int kTiles>
+/// From accumulators to codes of P. of_keys, of_block: constants of the block's kKeys places, and its own.
+/// whole: the warp's rows see all keys of the block, and no bias is added.
+template <Masses kMasses, int kKeys, class S, int kTiles>
 __device__ __forceinline__ void weigh_block(typename S::Acc (&acc)[kTiles][4], PWords<S, kTiles>& p,
                                             LaneRow<S> (&rows)[kRowsALane], const S& scheme, const Call& call,
                                             const std::uint32_t* of_keys, const typename S::Block& of_block,
                                             const KeyBlock& block, const Visibility& visibility,
                                             const HeadBias& bias, bool whole) {
-  using Softmax = BlockSoftmax<S, kTiles, kMasses>;
+  using Softmax = BlockSoftmax<S, kTiles, kKeys, kMasses>;
   typename S::View view[kRowsALane];
   typename S::Score score[kTiles][4];
   Hidden hidden;

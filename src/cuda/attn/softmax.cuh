@@ -47,12 +47,18 @@ struct LaneRow : HasOwnRow<S> {
   __device__ __forceinline__ bool saw() const { return blocks_seen > 0; }  ///< any key so far
 };
 
-/// Codes of P of a lane as words of operand A, in steps of 32 bytes of the summed axis.
+/// Codes of P of a lane as words of operand A, in steps of 32 bytes of the summed axis; behind the last tile
+/// zeros.
 template <class S, int kTiles>
 struct PWords {
   static constexpr int kBytes = is_float(S::kP) ? 2 : 1;
-  static constexpr int kSteps = kTiles * 8 * kBytes / 32;
+  static constexpr int kSteps = (kTiles * 8 * kBytes + 31) / 32;
   std::uint32_t word[kSteps][4];
+
+  __device__ __forceinline__ void end() {
+#pragma unroll
+    for (int i = kTiles * kBytes; i < 4 * kSteps; ++i) word[i / 4][i % 4] = 0;
+  }
 };
 
 /// Which numbers of a lane's fragments belong to hidden keys, a bit each; none by default.
@@ -134,12 +140,13 @@ __device__ __forceinline__ Hidden biases_of(typename S::Bias (&added)[kTiles * 4
   return hidden;
 }
 
-template <class S, int kTiles, Masses kMasses>
+/// kKeys: places of the block, of which the first kTiles tiles are computed.
+template <class S, int kTiles, int kKeys, Masses kMasses>
 class BlockSoftmax {
  public:
   using Acc = typename S::Acc;
   using Score = typename S::Score;
-  using Keys = KeyArrays<typename S::Key, kTiles * 8>;
+  using Keys = KeyArrays<typename S::Key, kKeys>;
   using Rows = LaneRow<S>[kRowsALane];
   using Views = typename S::View[kRowsALane];
 
@@ -308,6 +315,7 @@ class BlockSoftmax {
   static __device__ __forceinline__ void weigh(const Weights& weights, const Score (&score)[kTiles][4],
                                                const std::uint32_t* keys, const Rows& rows,
                                                PWords<S, kTiles>& p, const IsHidden& is_hidden, Sums& sum) {
+    p.end();
     Terms terms = {};  // of masses that are integers
     int count = 0;
 #pragma unroll

@@ -66,7 +66,7 @@ class Attention {
   }
 
  private:
-  static constexpr int kTiles = kTile.keys / 8;
+  static constexpr int kTiles = kTile.computed / 8;
   using Rows = LaneRow<S>[kRowsALane];
   using Threads = tile::Threads<kParts>;
 
@@ -91,7 +91,7 @@ class Attention {
 
   /// Where the rows of K lie: packed, or as they were given.
   struct KeyRows {
-    using Copy = RowCopy<Tiles::kQkRow, kTile.keys, kMostWarps / kParts>;
+    using Copy = RowCopy<Tiles::kQkRow, kTile.computed, kMostWarps / kParts>;
     const std::byte* first;
     std::int64_t block_bytes;  ///< from a key block to the next
     Copy copy;
@@ -255,7 +255,7 @@ class Attention {
     const Visibility visibility{call_, queries.length, keys.length};
     const KeyBlocks blocks(call_, visibility, keys, head, begin, rows_a_block_);
     const std::int32_t first_block = blocks.first, end_block = blocks.end;
-    const SeenByRows own(visibility, bias, call_.key_block, kTile.keys, begin + first_row_of_warp(),
+    const SeenByRows own(visibility, bias, call_.key_block, kTile.computed, begin + first_row_of_warp(),
                          kRowsAWarp);
 
     const KeyRows k_rows = key_rows(k, blocks.first_slot);
@@ -302,9 +302,10 @@ class Attention {
       }
       PWords<S, kTiles> p;
       if (sees) {
-        weigh_block<Masses::of_quad>(acc, p, rows, scheme_, call_, shared_.tiles.keys[block.number & 1],
-                                     block_constants<S>(call_, block), block, visibility, bias,
-                                     tile::opaque(own.whole.has(block.number)));
+        weigh_block<Masses::of_quad, kTile.keys>(acc, p, rows, scheme_, call_,
+                                                 shared_.tiles.keys[block.number & 1],
+                                                 block_constants<S>(call_, block), block, visibility, bias,
+                                                 tile::opaque(own.whole.has(block.number)));
       }
       if constexpr (!kTwoBuffers) {
         ptx::wait_copies<1>();

@@ -12,11 +12,15 @@
 
 namespace octet::cuda::mma {
 
-template <class S>
+/// What tiles a scheme has kernels for: none, those that compute all places, or also those that leave some
+/// out.
+enum class Tiles : std::int32_t { none, whole, narrow_too };
+
+template <class S, Tiles kTiles>
 class Launches {
  public:
   static int attend(const Call& call, int tile, const Grid& grid, void* stream) {
-    return with_tile_or_parts(tile, [&]<int kIndex>() {
+    return with_tile(tile, [&]<int kIndex>() {
       constexpr std::size_t kWithoutAsking = 48 * 1024;  // more must be asked for
       if constexpr (has_tile<kIndex>()) {
         const auto bytes = static_cast<std::size_t>(grid.shared_bytes);
@@ -36,7 +40,7 @@ class Launches {
 
   static std::int64_t shared_bytes(int tile, std::int32_t warps) {
     std::int64_t bytes = 0;
-    with_tile_or_parts(tile, [&]<int kIndex>() {
+    with_tile(tile, [&]<int kIndex>() {
       if constexpr (has_tile<kIndex>())
         bytes = static_cast<std::int64_t>(SharedPlan<S, kTileTable[kIndex]>::bytes(warps));
       return cudaSuccess;
@@ -61,7 +65,9 @@ class Launches {
  private:
   template <int kIndex>
   static constexpr bool has_tile() {
-    return kTileTable[kIndex].key_parts == 1 || attn::MergesParts<S>;
+    constexpr Tile kTile = kTileTable[kIndex];
+    return kTiles != Tiles::none && (kTile.key_parts == 1 || attn::MergesParts<S>)&&(
+                                        kTile.computed == kTile.keys || kTiles == Tiles::narrow_too);
   }
 };
 

@@ -30,10 +30,8 @@ struct Kernels {
   void (*fill_table)(const SchemeOptions& options, float* table);
 };
 
-/// Null where the family has no kernels of the scheme.
-const Kernels* kernels_of(Scheme scheme);
-/// The faster form for calls without a bias, in which all keys of a block have one scale and V's scales do
-/// not vary along tokens; null where the scheme has none.
-const Kernels* uniform_kernels_of(Scheme scheme);
+/// Null where the scheme has no such form, or the family none of its kernels. Of forms that Hopper's kernels
+/// alone have, they pack.
+const Kernels* kernels_of(Scheme scheme, Form form);
 
 }  // namespace octet::cuda::mma

@@ -11,7 +11,7 @@ namespace octet::cuda::mma {
 
 template <class S>
 int launch_pack(const Call& call, int tile, const Grid& grid, void* stream) {
-  return with_tile(tile, [&]<int kIndex>() {
+  return with_packed_tile(tile, [&]<int kIndex>() {
     const dim3 blocks(static_cast<unsigned>(grid.groups), static_cast<unsigned>(grid.heads));
     return runtime::launch(pack<S, kIndex>, blocks, kPackThreads, 0, stream, call);
   });

@@ -4,11 +4,11 @@
 
 namespace octet::cuda::mma {
 
-/// head_dim: the channels of Q, K and V, each padded to it. keys: the accumulators of one key block; a
-/// scheme's key block is at most that wide. key_parts: of the key blocks of a row, each computed by a warp of
-/// its own (attn/key_parts.cuh).
+/// head_dim: the channels of Q, K and V, each padded to it. keys: places of a packed key block. key_parts: of
+/// the key blocks of a row, each computed by a warp of its own (attn/key_parts.cuh). computed: so many of the
+/// places, the first, have scores and weights; a scheme's key block is at most that wide.
 struct Tile {
-  std::int32_t head_dim, keys, key_parts = 1;
+  std::int32_t head_dim, keys, key_parts = 1, computed = keys;
 };
 
 /// Rows that a warp computes: those of one fragment.
@@ -18,25 +18,40 @@ inline constexpr std::int32_t kMostWarps = 4;
 
 /// The tiles there are, smallest first: the first that holds a problem is taken. head_dim 32 is for windows
 /// of Swin; wider key blocks than 128 would not leave registers for outputs. Behind them those whose keys are
-/// cut in parts, which schemes have that merge them.
-inline constexpr Tile kTileTable[] = {{32, 64},   {64, 64},    {64, 128},   {128, 128},
-                                      {256, 128}, {64, 64, 2}, {64, 128, 2}};
-inline constexpr int kTileCount = 5, kTilesAndParts = sizeof(kTileTable) / sizeof(kTileTable[0]);
+/// cut in parts, which schemes have that merge them, and those that leave places out, of few schemes: 197
+/// keys are two blocks of 112 (docs/cuda.md).
+inline constexpr Tile kTileTable[] = {{32, 64},     {64, 64},          {64, 128},
+                                      {128, 128},   {256, 128},        {64, 64, 2},
+                                      {64, 128, 2}, {64, 128, 1, 112}, {64, 128, 2, 112}};
+inline constexpr int kPackedTiles = 5, kTileCount = sizeof(kTileTable) / sizeof(kTileTable[0]);
 inline constexpr std::int32_t kMostKeys = 128;
 inline constexpr std::int32_t kMostDim = 256;
 
-/// The tile of the same size whose keys are cut in so many parts; -1: there is none.
-constexpr int tile_in_parts(int tile, std::int32_t key_parts) {
-  for (int i = 0; i < kTilesAndParts; ++i)
+/// The tile of the same places with so many parts that computes so many of them; -1: there is none.
+constexpr int tile_like(int tile, std::int32_t key_parts, std::int32_t computed) {
+  for (int i = 0; i < kTileCount; ++i)
     if (kTileTable[i].head_dim == kTileTable[tile].head_dim && kTileTable[i].keys == kTileTable[tile].keys &&
-        kTileTable[i].key_parts == key_parts)
+        kTileTable[i].key_parts == key_parts && kTileTable[i].computed == computed)
       return i;
   return -1;
 }
 
-/// Index into kTileTable, or -1.
-constexpr int tile_for(std::int64_t head_dim, std::int64_t keys) {
+/// The tile that keys are packed for, which serves all of the same places.
+constexpr int packed_tile(int tile) { return tile_like(tile, 1, kTileTable[tile].keys); }
+
+/// The tile with as many parts that computes the fewest places for so many keys.
+constexpr int narrowest_tile(int tile, std::int64_t keys) {
+  int narrowest = tile;
   for (int i = 0; i < kTileCount; ++i)
+    if (keys <= kTileTable[i].computed && kTileTable[i].computed < kTileTable[narrowest].computed &&
+        tile_like(tile, kTileTable[tile].key_parts, kTileTable[i].computed) == i)
+      narrowest = i;
+  return narrowest;
+}
+
+/// The first tile that holds channels and keys, or -1.
+constexpr int tile_for(std::int64_t head_dim, std::int64_t keys) {
+  for (int i = 0; i < kPackedTiles; ++i)
     if (head_dim <= kTileTable[i].head_dim && keys <= kTileTable[i].keys) return i;
   return -1;
 }

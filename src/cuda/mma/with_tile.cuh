@@ -15,15 +15,15 @@ int with_tile(int tile, const Body& body, std::integer_sequence<int, kIndex...>)
   return static_cast<int>(error);
 }
 
-/// body<index>() for the index into kTileTable that `tile` is, of those that have no parts; its cudaError_t.
+/// body<index>() for the index into kTileTable that `tile` is; its cudaError_t.
 template <class Body>
 int with_tile(int tile, const Body& body) {
   return with_tile(tile, body, std::make_integer_sequence<int, kTileCount>{});
 }
-/// The same of all tiles.
+/// The same of tiles that keys are packed for.
 template <class Body>
-int with_tile_or_parts(int tile, const Body& body) {
-  return with_tile(tile, body, std::make_integer_sequence<int, kTilesAndParts>{});
+int with_packed_tile(int tile, const Body& body) {
+  return with_tile(tile, body, std::make_integer_sequence<int, kPackedTiles>{});
 }
 
 }  // namespace octet::cuda::mma

@@ -80,6 +80,10 @@ class Attention {
  private:
   static constexpr int kTiles = kKeys / 8;
   static constexpr Registers kRegisters = registers_of<S>(kTile);
+  static constexpr int kAll = 64 * 1024, kFirst = kAll / (kMultiplying + kWarpgroup) / 8 * 8;
+  static_assert(kRegisters.copying + kTile.warpgroups * kRegisters.multiplying <=
+                    (kTile.warpgroups + 1) * kFirst,
+                "who takes registers waits for those that others of the block have given");
   using Rows = LaneRow<S>[kRowsALane];
   using Outputs = typename Shared::Outputs;
 
@@ -310,8 +314,9 @@ class Attention {
         typename S::Acc acc[kTiles][4];
         multiply_qk(acc, q, k + buffer);
         const auto& constants = shared_.constants[at.stage];
-        weigh_block<Masses::of_lane>(acc, p, rows, scheme, call_, constants.keys, constants.block,
-                                     blocks.at(i), visibility, bias, tile::opaque(by_warp.whole.has(i)));
+        weigh_block<Masses::of_lane, kKeys>(acc, p, rows, scheme, call_, constants.keys, constants.block,
+                                            blocks.at(i), visibility, bias,
+                                            tile::opaque(by_warp.whole.has(i)));
       }
       if constexpr (kSets > 1) {
         release(sets[0]);

@@ -14,9 +14,7 @@ struct Kernels {
   std::int32_t warpgroups[kTileCount];  ///< of a block of threads, each 64 query rows
 };
 
-/// Null where the family has no kernels of the scheme, or was not built. They take no bias.
-const Kernels* kernels_of(Scheme scheme);
-/// As mma::uniform_kernels_of().
-const Kernels* uniform_kernels_of(Scheme scheme);
+/// Null where the family has no kernels of the scheme in that form, or was not built. They take no bias.
+const Kernels* kernels_of(Scheme scheme, Form form);
 
 }  // namespace octet::cuda::wgmma

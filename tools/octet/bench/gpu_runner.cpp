@@ -48,6 +48,12 @@ Result<DeviceInputs> upload_inputs(const CpuInputs& inputs, Threads& threads) {
   return device;
 }
 
+std::int64_t key_block_of(const CpuWorkload& workload) {
+  constexpr std::int64_t kDefault = 128, kStep = 16;  // of the library
+  const std::int64_t keys = workload.tokens_k, blocks = (keys + kDefault - 1) / kDefault;
+  return (keys + blocks * kStep - 1) / (blocks * kStep) * kStep;
+}
+
 Status GpuRunner::place_codes(Operands operands) {
   QuantizedTensor* const placed[] = {&operands.q, &operands.k[0], &operands.v[0]};
   for (QuantizedTensor* x : placed) {
@@ -92,7 +98,7 @@ Result<GpuRunner> GpuRunner::prepare(const CpuVariant& variant, const CpuWorkloa
   desc.mask = workload.mask, desc.output = counted ? DType::bf16 : DType::f16;
   if (variant.k_per_block) desc.recipe.k = Granularity::block;
   if (variant.v_per_channel) desc.recipe.v = Granularity::channel;
-  desc.options = variant.options;
+  desc.options = variant.options, desc.key_block = key_block_of(workload);
   Operands operands;
   if (!counted) {  // the recipe belongs to the problem, whatever computes it: any plan knows it
     Result<AttentionPlan> on_host = AttentionPlan::create(desc);

@@ -38,6 +38,7 @@ const std::vector<CpuVariant>& known_variants() {
         {"int8_lut", Scheme::int8_lut},
         {"qattn", Scheme::qattn},
         {"int8_uniform", Scheme::int8, true, true},
+        {"int8_channel", Scheme::int8, false, true},
         {"qflash_division", Scheme::qflash, false, false, {.quotient = SchemeOptions::Quotient::divide}},
     };
     for (const CpuVariant& v : cpu_variants()) {
@@ -146,10 +147,9 @@ class GpuSuite {
 
  private:
   Json row_of(const GpuWorkload& workload, const CpuVariant& variant, Quantisation quantisation) const {
-    constexpr std::int64_t kKeyBlock = 128;  // the library's default
     Json row = shape_json(workload);
     row["scheme"] = name_of(variant.scheme), row["variant"] = variant.label, row["backend"] = nullptr;
-    row["key_block"] = kKeyBlock, row["gpu"] = device_.name;
+    row["key_block"] = key_block_of(workload.shape), row["gpu"] = device_.name;
     row["quantisation"] = name_of(quantisation);
     return row;
   }
