@@ -20,10 +20,12 @@ namespace {
 constexpr std::int64_t kAlignment = 64;
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
+std::int64_t groups_of_sequence(std::int64_t tokens, std::int64_t size) { return (tokens + size - 1) / size; }
+
 /// Groups of `size` tokens of all sequences, with room for a part of one in each (attn/sequence.cuh).
 std::int64_t groups_of(const AttentionDesc& d, std::int64_t tokens, std::int64_t size) {
   if (d.sequences > 0) return tokens / size + d.sequences;
-  return d.batch * ((tokens + size - 1) / size);
+  return d.batch * groups_of_sequence(tokens, size);
 }
 
 /// Channels that the kernels' tile holds: rotation may have padded Q and K.
@@ -162,8 +164,10 @@ Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) 
   call.window_left = static_cast<std::int32_t>(std::min(d.window_left, all));
   call.window_right = static_cast<std::int32_t>(std::min(d.window_right, all));
   const auto count = static_cast<std::int32_t>(d.sequences > 0 ? d.sequences : d.batch);
-  call.queries = {args.cu_seqlens_q, static_cast<std::int32_t>(d.tokens_q), count};
-  call.keys = {args.cu_seqlens_k, static_cast<std::int32_t>(d.tokens_k), count};
+  call.queries = {args.cu_seqlens_q, static_cast<std::int32_t>(d.tokens_q), count,
+                  Divider(groups_of_sequence(d.tokens_q, cut.warps * mma::kRowsAWarp))};
+  call.keys = {args.cu_seqlens_k, static_cast<std::int32_t>(d.tokens_k), count,
+               Divider(groups_of_sequence(d.tokens_k, d.key_block))};
   call.q = device_operand(args.q), call.k = device_operand(args.k), call.v = device_operand(args.v);
   call.tensor_scales[0] = args.q.scales.data && d.recipe.q == Granularity::tensor;
   call.tensor_scales[1] = args.k.scales.data && d.recipe.k == Granularity::tensor;
@@ -171,10 +175,10 @@ Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) 
   call.is_placed_by_memory = args.cu_seqlens_q || args.cu_seqlens_k || call.tensor_scales[0] ||
                              call.tensor_scales[1] || call.tensor_scales[2];
   if (args.bias.data && d.bias != AttentionDesc::Bias::none) {
-    call.bias.kind = d.bias;
-    call.bias.tensor = device_tensor(args.bias);
+    call.bias_kind = d.bias;
+    call.bias = device_tensor(args.bias);
     for (std::size_t a = 0; a < 4; ++a)
-      if (args.bias.shape[a] == 1) call.bias.tensor.stride[a] = 0;
+      if (args.bias.shape[a] == 1) call.bias.stride[a] = 0;
   }
   call.o = device_tensor(args.o), call.lse = device_tensor(args.lse);
   call.o_scale = device_tensor(args.o_scale), call.q_anchor = device_tensor(args.q_anchor);

@@ -93,7 +93,7 @@ class RowStore {
 
  private:
   __device__ std::int64_t offset(const DeviceTensor& x, std::int32_t token) const {
-    return batch_ * x.stride[0] + head_ * x.stride[1] + (begin_ + token) * x.stride[2];
+    return x.along(0, batch_) + x.along(1, head_) + x.along(2, begin_ + token);
   }
   /// In words of 16 bytes where rows are made of these, else one number at a time.
   template <class Format, int kRows, int kDim>

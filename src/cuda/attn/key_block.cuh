@@ -28,6 +28,10 @@ struct KeyBlocks {
         tokens(keys.length),
         first_slot(head * call.packed.blocks_per_head +
                    first_group_bound(call.keys, keys.index, call.key_block)) {
+    if (visibility.of_all()) {
+      first = tile::kept(std::int32_t{0}), end = tile::kept((tokens + size - 1) / size);
+      return;
+    }
     const KeyRange first_sees = visibility.of(begin);
     const KeyRange last_sees = visibility.of(min(begin + rows, visibility.queries) - 1);
     first = first_sees.begin / size, end = (last_sees.end + size - 1) / size;
@@ -49,11 +53,18 @@ struct SeenByRows {
   __device__ __forceinline__ SeenByRows(const Visibility& visibility, const HeadBias& bias,
                                         const Divider& key_block, std::int32_t keys, std::int32_t begin,
                                         std::int32_t count) {
+    const bool has_whole = !bias.any() && key_block == keys;
+    if (visibility.of_all()) {
+      const bool rows = begin < visibility.queries;
+      some = {0, rows ? (visibility.keys + key_block - 1) / key_block : 0};
+      whole = {0, rows && has_whole ? visibility.keys / key_block : 0};
+      return;
+    }
     const KeyRange first = visibility.of(begin),
                    last = visibility.of(max(begin, min(begin + count, visibility.queries) - 1));
     some = {first.begin / key_block, (last.end + key_block - 1) / key_block};
     whole = {(last.begin + key_block - 1) / key_block, first.end / key_block};
-    if (bias.any() || key_block != keys) whole.end = whole.begin;
+    if (!has_whole) whole.end = whole.begin;
   }
 };
 

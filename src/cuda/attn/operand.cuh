@@ -45,21 +45,23 @@ class HeadOperand {
   __device__ HeadOperand(const DeviceOperand& x, const DeviceSequences& sequences, const Sequence& sequence,
                          std::int32_t head)
       : x_(x),
-        base_(sequence.batch * x.codes.stride[0] + head * x.codes.stride[1] +
-              sequence.begin * x.codes.stride[2]),
+        base_(x.codes.along(0, sequence.batch) + x.codes.along(1, head) + x.codes.along(2, sequence.begin)),
         scale_base_(0),
         exponent_base_(0) {
-    if (x.scales.data)
-      scale_base_ = sequence.batch * x.scales.stride[0] + head * x.scales.stride[1] +
-                    first_scale_group(sequences, sequence.index, x.tokens_per_scale) * x.scales.stride[2];
-    if (x.exponent.data)
-      exponent_base_ = sequence.batch * x.exponent.stride[0] + head * x.exponent.stride[1] +
-                       (sequences.cu_seqlens ? sequence.index : 0) * x.exponent.stride[2];
+    if (x.scales.data) {
+      scale_base_ = x.scales.along(0, sequence.batch) + x.scales.along(1, head);
+      if (sequences.cu_seqlens)
+        scale_base_ += first_scale_group(sequences, sequence.index, x.tokens_per_scale) * x.scales.stride[2];
+    }
+    if (x.exponent.data) {
+      exponent_base_ = x.exponent.along(0, sequence.batch) + x.exponent.along(1, head);
+      if (sequences.cu_seqlens) exponent_base_ += x.exponent.along(2, sequence.index);
+    }
   }
 
   /// The element of a token and channel in the tensor.
   __device__ std::int64_t offset(std::int32_t token, std::int32_t channel) const {
-    return base_ + token * x_.codes.stride[2] + channel * x_.codes.stride[3];
+    return base_ + x_.codes.along(2, token) + x_.codes.along(3, channel);
   }
   __device__ float number(std::int32_t token, std::int32_t channel) const {
     return number_at(x_.codes.data, x_.codes.dtype, offset(token, channel));
@@ -70,14 +72,13 @@ class HeadOperand {
   __device__ const float* scale_at(std::int32_t token, std::int32_t channel) const {
     const std::int32_t t = x_.tokens_per_scale ? token / x_.tokens_per_scale : 0;
     const std::int32_t c = x_.channels_per_scale ? channel / x_.channels_per_scale : 0;
-    return static_cast<const float*>(x_.scales.data) + scale_base_ + t * x_.scales.stride[2] +
-           c * x_.scales.stride[3];
+    return static_cast<const float*>(x_.scales.data) + scale_base_ + x_.scales.along(2, t) +
+           x_.scales.along(3, c);
   }
   __device__ float scale(std::int32_t token, std::int32_t channel) const { return *scale_at(token, channel); }
   __device__ std::int32_t exponent(std::int32_t channel) const {
     if (!x_.exponent.data) return 0;
-    return static_cast<const std::int32_t*>(
-        x_.exponent.data)[exponent_base_ + channel * x_.exponent.stride[3]];
+    return static_cast<const std::int32_t*>(x_.exponent.data)[exponent_base_ + x_.exponent.along(3, channel)];
   }
   __device__ bool has_scales() const { return x_.scales.data != nullptr; }
   __device__ bool scales_vary_by_token() const { return x_.scales.data && x_.tokens_per_scale > 0; }

@@ -21,7 +21,7 @@ __device__ __forceinline__ Sequence sequence_at(const DeviceSequences& all, std:
 /// with room for a part of one in each.
 __device__ __forceinline__ std::int32_t first_group_bound(const DeviceSequences& all, std::int32_t index,
                                                           const Divider& size) {
-  if (!all.cu_seqlens) return index * ((all.tokens + size - 1) / size);
+  if (!all.cu_seqlens) return index * all.groups;
   return all.cu_seqlens[index] / size + index;
 }
 
@@ -29,6 +29,7 @@ __device__ __forceinline__ std::int32_t first_group_bound(const DeviceSequences&
 /// end.
 __device__ __forceinline__ std::int32_t sequence_of_group(const DeviceSequences& all, std::int32_t group,
                                                           const Divider& size) {
+  if (!all.cu_seqlens) return group / all.groups;
   std::int32_t low = 0, high = all.count - 1;
   while (low < high) {
     const std::int32_t middle = (low + high + 1) / 2;

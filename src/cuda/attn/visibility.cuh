@@ -41,20 +41,20 @@ struct Visibility {
 /// Bias or mask of one (batch entry, head).
 class HeadBias {
  public:
-  __device__ HeadBias(const DeviceBias& bias, std::int32_t batch, std::int32_t head)
-      : bias_(bias), base_(batch * bias.tensor.stride[0] + head * bias.tensor.stride[1]) {}
+  __device__ HeadBias(const Call& call, std::int32_t batch, std::int32_t head)
+      : call_(call), base_(call.bias.along(0, batch) + call.bias.along(1, head)) {}
 
-  __device__ bool any() const { return bias_.kind != AttentionDesc::Bias::none; }
+  __device__ bool any() const { return call_.bias_kind != AttentionDesc::Bias::none; }
   /// -inf hides the key.
   __device__ float at(std::int32_t query, std::int32_t key) const {
-    const std::int64_t offset = base_ + query * bias_.tensor.stride[2] + key * bias_.tensor.stride[3];
-    if (bias_.kind == AttentionDesc::Bias::additive)
-      return number_at(bias_.tensor.data, bias_.tensor.dtype, offset);
-    return static_cast<const std::uint8_t*>(bias_.tensor.data)[offset] ? 0.0f : kMinusInfinity;
+    const DeviceTensor& bias = call_.bias;
+    const std::int64_t offset = base_ + bias.along(2, query) + bias.along(3, key);
+    if (call_.bias_kind == AttentionDesc::Bias::additive) return number_at(bias.data, bias.dtype, offset);
+    return static_cast<const std::uint8_t*>(bias.data)[offset] ? 0.0f : kMinusInfinity;
   }
 
  private:
-  const DeviceBias& bias_;
+  const Call& call_;
   std::int64_t base_;
 };
 

@@ -59,7 +59,7 @@ class Attention {
     const HeadOperand q(call_.q, call_.queries, queries, head);
     const HeadOperand k(call_.k, call_.keys, keys, head / call_.group);
     const HeadOperand v(call_.v, call_.keys, keys, head / call_.group);
-    const HeadBias bias(call_.bias, queries.batch, head);
+    const HeadBias bias(call_, queries.batch, head);
 
     std::int32_t above = octaves_above(keys.length);
     while (!attend_rows(q, k, v, bias, begin, queries, keys, above)) above = 0;

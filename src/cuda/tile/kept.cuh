@@ -10,6 +10,10 @@ __device__ __forceinline__ std::uint32_t kept(std::uint32_t word) {
   asm volatile("" : "+r"(word));
   return word;
 }
+__device__ __forceinline__ std::int32_t kept(std::int32_t word) {
+  asm volatile("" : "+r"(word));
+  return word;
+}
 __device__ __forceinline__ std::int64_t kept(std::int64_t word) {
   asm volatile("" : "+l"(word));
   return word;

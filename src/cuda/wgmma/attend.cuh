@@ -72,7 +72,7 @@ class Attention {
     } else {
       ptx::take_registers<kRegisters.multiplying>();
       attend_rows(HeadOperand(call_.q, call_.queries, queries, head),
-                  HeadOperand(call_.v, call_.keys, keys, key_head), HeadBias(call_.bias, queries.batch, head),
+                  HeadOperand(call_.v, call_.keys, keys, key_head), HeadBias(call_, queries.batch, head),
                   visibility, blocks, begin, queries, head);
     }
   }
