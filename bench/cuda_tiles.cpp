@@ -29,7 +29,14 @@ constexpr CpuVariant kVariants[] = {{"int8_uniform", Scheme::int8, true, true},
                                     {"int8_full", Scheme::int8_full},
                                     {"int8_half", Scheme::int8_half},
                                     {"integer", Scheme::integer},
-                                    {"f16", Scheme::f16}};
+                                    {"f16", Scheme::f16},
+                                    {"bf16", Scheme::bf16},
+                                    {"fp8", Scheme::fp8},
+                                    {"fp8_hybrid", Scheme::fp8_hybrid},
+                                    {"int8_fp8", Scheme::int8_fp8},
+                                    {"int8_shift", Scheme::int8_shift},
+                                    {"int8_lut", Scheme::int8_lut},
+                                    {"int4", Scheme::int4}};
 /// Shapes of models, and dims between the table's.
 constexpr CpuWorkload kShapes[] = {
     {"A1-b1", Kind::vision, 1, 3, 3, 197, 197, 64},

@@ -18,7 +18,8 @@ set(OCTET_CUDA_NARROW int8 int8_uniform int8_full int8_half integer qflash)
 
 # Schemes and forms whose long calls have kernels of Hopper's own (src/cuda/wgmma), on GPUs of compute capability 9.0: none that adds a bias. Each
 # with what it is there (numerics/unbiased.h), if not itself.
-set(OCTET_CUDA_HOPPER int8=Unbiased int8_uniform= int8_late= int8_full=LateScaled int8_half=LateScaled f16=Unbiased)
+set(OCTET_CUDA_HOPPER int8=Unbiased int8_uniform= int8_late= int8_full=LateScaled int8_half=LateScaled f16=Unbiased
+  bf16=Unbiased int8_shift=Unbiased int8_lut=Unbiased fp8=Unbiased fp8_hybrid=Unbiased int8_fp8=Unbiased)
 
 # A line of kernels_of() for a form, named <scheme>_<form>.
 macro(octet_form_case list name)
@@ -65,6 +66,7 @@ const Kernels kKernels_${_scheme} = Launches<${_type}>::table();
         octet_form_case(_forms ${_scheme})
       endif()
     endforeach()
+    string(APPEND _cases "    case Scheme::int4: return &kKernels_int8;\n")
   endif()
   set(_table "${CMAKE_CURRENT_BINARY_DIR}/cuda/schemes_wgmma.cu")
   file(CONFIGURE OUTPUT "${_table}" CONTENT

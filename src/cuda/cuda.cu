@@ -253,8 +253,8 @@ bool suits_hopper(const AttentionDesc& d) {
   if (!hopper_kernels_for(d, tile)) return false;
   const bool narrow = mma::kTileTable[tile].head_dim <= 64;
   const bool uniform = form_of(d, Family::mma) == Form::uniform;
-  const std::int64_t least_keys = narrow && uniform ? 2048 : 512;
-  const std::int64_t least_percent = narrow ? 75 : 50;
+  const std::int64_t least_keys = narrow && uniform ? 1024 : 512;
+  const std::int64_t least_percent = narrow ? 70 : 50;
   const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1);
   const std::int64_t blocks = groups_of(d, d.tokens_q, hopper_rows(d, tile)) * d.heads_q;
   const std::int64_t turns = (blocks + all - 1) / all;

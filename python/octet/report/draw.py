@@ -19,6 +19,7 @@ COLOURS = {
     "int8": "#0b5fa5",
     "int8_kblock": "#6aaed6",
     "int8_uniform": "#6aaed6",
+    "int8_channel": "#3d86bf",
     "int8_shift": "#17a2a2",
     "integer": "#1b8a4b",
     "int8_full": "#e08a00",

@@ -80,13 +80,13 @@ void add_prefill(const GpuRun& run, std::vector<CpuBar>& bars) {
   bars.push_back(ratio_of("int8_full over SDPA cuDNN", kPublished,
                           worst_of({"h32-16k"}, Side::at_least, over("int8_full", kSdpaCudnn))));
   const std::vector<std::string> protocol{"h32-1k", "h32-2k", "h32-4k", "h32-8k", "h32-16k"};
-  for (const char* scheme : {"int8_full", "int8", "int8_half"})
+  for (const char* scheme : {"int8_full", "int8", "int8_channel", "int8_half"})
     bars.push_back(ratio_of(fmt::format("h32, 1k to 16k: {} over own f16", scheme), 1,
                             worst_of(protocol, Side::at_least, over(scheme, "f16"))));
   for (const int dim : {64, 128, 256}) {
     std::vector<std::string> lengths;
     for (const char* n : {"4k", "8k", "16k"}) lengths.push_back(fmt::format("d{}-{}", dim, n));
-    for (const std::string ours : {"int8", "int8_uniform"}) {
+    for (const std::string ours : {"int8", "int8_channel", "int8_uniform"}) {
       bars.push_back(ratio_of(fmt::format("d{}, 4k to 16k: {} over comfy-kitchen's kernel", dim, ours), 1.15,
                               worst_of(lengths, Side::at_least, over(ours.c_str(), kComfyKitchen))));
       const Worst worst = worst_of(lengths, Side::at_most, [&](const std::string& w) {

@@ -15,7 +15,7 @@ struct GpuWorkload {
   /// Whether its rows have their energy unless the user says otherwise: two seconds a row are for a few
   /// shapes.
   bool weighed = false;
-  const char* more_schemes = "";  ///< beside the usual ones: what an experiment of a paper compares
+  const char* more_schemes = "";  ///< beside the usual ones: what an experiment of a paper compares, and more
 };
 
 /// vit: QFlash's A1 to A7 (its table: heads of ViT and DeiT tiny, small and base; windows of the stages of
