@@ -18,7 +18,7 @@ OCTET_HD typename S::Step lazy_step_of(const S& scheme, const typename S::State&
     return scheme.step(state, peak, view);
 }
 
-/// The same arithmetic, without what a bias would need.
+/// The same arithmetic, without what a bias would need, and rescaled lazily.
 template <class S>
 struct Unbiased : S {
   struct Bias {};

@@ -94,8 +94,15 @@ void expect_the_same(double code_step) {
 }
 
 TEST(Unbiased, HasTheSchemesBits) {
-  using S = Int8Scheme<ScalarLane>;
+  using S = Int8FullScheme<ScalarLane>;
   expect_the_same<Unbiased<S>, S>(0);
+}
+
+// Codes are the scheme's; sums are added in the unit of another key block, up to 2^32 times as large.
+TEST(Unbiased, DiffersByRoundingsOfSumsWhereRescalingIsPutOff) {
+  using S = Int8Scheme<ScalarLane>;
+  constexpr double kOfCodes = 1.0 / 255 / kKeysOfBlock / kBlocksOfRow;
+  expect_the_same<Unbiased<S>, S>(kOfCodes / 100);
 }
 
 TEST(LateScaled, DiffersByRoundingsOfScores) {
