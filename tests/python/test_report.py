@@ -79,6 +79,13 @@ def test_speed_bars_keep_quantisation_apart_and_leave_gaps_where_nothing_was_mea
     assert other.values == (None, 100.0) and other.counted == (None, None)
 
 
+def test_speed_bars_of_many_lengths_leave_out_what_was_measured_at_one(tmp_path):
+    rows = [bench_row(tokens_k=tokens) for tokens in (1024, 2048, 4096)]
+    bars, scatter = figures_of(bench(tmp_path, *rows, bench_row(variant="other", tokens_k=4096)))
+    assert [series.name for series in bars.panels[0].series] == ["int8"]
+    assert {point.name for point in scatter.panels[0].points} == {"int8", "other"}
+
+
 def test_speed_leaves_out_decode_bias_other_thread_counts_busy_runs_and_skipped_rows(tmp_path):
     rows = [bench_row(variant="kept"), bench_row(variant="decode", tokens_q=1), bench_row(variant="bias", bias=True),
             bench_row(variant="two threads", threads=2), bench_row(variant="busy", busy=2), bench_row(variant="skipped", gops=None)]  # fmt: skip

@@ -26,6 +26,7 @@ COLOURS = {
     "int8_half": "#f2c14e",
     "int8_fp8": "#8e5bb5",
     "fp8": "#c8402f",
+    "fp8_hybrid": "#e07b6c",
     "int4": "#d977a8",
     "qflash": "#7a4a21",
     "f16": "#4d4d4d",

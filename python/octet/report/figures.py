@@ -167,9 +167,14 @@ def variants_of(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, bool]
 
 
 def speed_panel(document: Document, rows: Sequence[Mapping[str, Any]], title: str) -> BarPanel:
-    """One panel: a group for each number of tokens, a bar in it for each variant."""
+    """One panel: a group for each number of tokens, a bar in it for each variant. Variants that were measured at one of many numbers are left
+    to the picture of speed and error: they would take their place in every group."""
     _, divisor = unit_of(document)
     tokens = sorted({int(row["tokens_k"]) for row in rows})
+    many = 3
+
+    def is_course(variant: str) -> bool:
+        return len(tokens) < many or len({row["tokens_k"] for row in rows if row["variant"] == variant}) > 1
 
     def speed(variant: str, count: int, quantisation: str) -> float | None:
         row = best(
@@ -190,6 +195,7 @@ def speed_panel(document: Document, rows: Sequence[Mapping[str, Any]], title: st
                 counted=tuple(speed(variant, count, "counted") for count in tokens),
             )
             for variant, scheme, peer in variants_of(rows)
+            if is_course(variant)
         ),
     )
 
