@@ -23,13 +23,15 @@ struct Isa256 {
       Element::u8_bias,
       Element::u8_bias,
       Element::s8,
-      {avx2::multiply_s8_u8, avx2::multiply_u8_s8, avx2::multiply_row_s8_u8, avx2::multiply_row_u8_s8}};
+      {avx2::multiply_s8_u8, avx2::multiply_u8_s8, avx2::multiply_few_s8_u8, avx2::multiply_few_u8_s8},
+      avx2::kFewRows};
   static constexpr Products kFloats{
       Element::f32,
       Element::f32,
       Element::f32,
       Element::f32,
-      {avx2::multiply_f32, avx2::multiply_f32, avx2::multiply_row_f32, avx2::multiply_row_f32}};
+      {avx2::multiply_f32, avx2::multiply_f32, avx2::multiply_few_f32, avx2::multiply_few_f32},
+      avx2::kFewRows};
   static constexpr Products kHalves = kFloats;
 
   /// The low byte of each lane. Codes lie in -128...255, so the signed packs to 16 bits saturate nothing.

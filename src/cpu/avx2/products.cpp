@@ -21,7 +21,7 @@ struct Unsigned {
   static __m256i widened(__m128i bytes) { return _mm256_cvtepu8_epi16(bytes); }
 };
 
-constexpr std::int64_t kGroupBytes = 4, kWideGroup = 8, kHalf = 16;
+constexpr std::int64_t kGroupBytes = 4, kWideGroup = 8, kHalf = 16, kLine = 64;
 /// Groups of the longer of the two products' sums: a key block of 1024.
 constexpr std::int64_t kMostGroups = 256;
 
@@ -47,37 +47,75 @@ __attribute__((noinline)) void widen(const Tile& t, int rows, Widened& to) {
   }
 }
 
-/// One column of 8 sums, `a` widened. A group's four products are two sums of a row until the end: 12 of
-/// them, the column's halves, a broadcast and a product are the 16 registers.
-template <class B, int kR>
+/// Whether a tile asks memory for `b`: for whole rows of it, those of other columns too, so many steps ahead.
+/// A column that has few of a row's lines would leave the others to the next ones, each of which waits anew.
+enum class Fetch : std::int32_t { nothing, rows_ahead };
+constexpr std::int64_t kStepsAhead = 8;
+
+/// kC columns of 8 sums, `a` widened. A group's four products are two sums of a row until the end: 12 of
+/// them, a column's halves, a broadcast and a product are the 16 registers.
+template <class B, int kR, int kC, Fetch kFetch = Fetch::nothing>
 __attribute__((noinline)) void byte_tile(const Tile& t) {
-  __m256i sum[kR][2];
+  static_assert(kR * kC <= 6, "12 sums");
+  __m256i sum[kR][kC][2];
 #pragma GCC unroll 8
-  for (int r = 0; r < kR; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_si256();
+  for (int r = 0; r < kR; ++r)
+#pragma GCC unroll 8
+    for (int c = 0; c < kC; ++c) sum[r][c][0] = sum[r][c][1] = _mm256_setzero_si256();
   const std::byte *a = t.a, *b = t.b;
   for (std::int64_t s = 0; s < t.steps; ++s, a += kWideGroup, b += t.b_step) {
-    const __m256i low = B::widened(bytes_at(b)), high = B::widened(bytes_at(b + kHalf));
+    if constexpr (kFetch == Fetch::rows_ahead)
+      for (const std::byte *line = b + kStepsAhead * t.b_step, *end = line + t.b_step; line < end;
+           line += kLine)
+        _mm_prefetch(line, _MM_HINT_T0);
 #pragma GCC unroll 8
-    for (int r = 0; r < kR; ++r) {
-      // In assembly, for gcc 12 takes sums to the stack and back in every form of intrinsics that was tried.
-      __m256i group, product;
-      asm("vpbroadcastq %[at], %[group]\n\t"
-          "vpmaddwd %[low], %[group], %[product]\n\t"
-          "vpmaddwd %[high], %[group], %[group]\n\t"
-          "vpaddd %[product], %[first], %[first]\n\t"
-          "vpaddd %[group], %[second], %[second]"
-          : [first] "+x"(sum[r][0]), [second] "+x"(sum[r][1]), [group] "=&x"(group), [product] "=&x"(product)
-          : [low] "x"(low), [high] "x"(high),
-            [at] "m"(*reinterpret_cast<const std::int64_t*>(a + r * t.a_row)));
+    for (int c = 0; c < kC; ++c) {
+      const std::byte* column = b + c * t.b_column;
+      const __m256i low = B::widened(bytes_at(column)), high = B::widened(bytes_at(column + kHalf));
+#pragma GCC unroll 8
+      for (int r = 0; r < kR; ++r) {
+        // In assembly, for gcc 12 takes sums to the stack and back in every form of intrinsics that was
+        // tried.
+        __m256i group, product;
+        asm("vpbroadcastq %[at], %[group]\n\t"
+            "vpmaddwd %[low], %[group], %[product]\n\t"
+            "vpmaddwd %[high], %[group], %[group]\n\t"
+            "vpaddd %[product], %[first], %[first]\n\t"
+            "vpaddd %[group], %[second], %[second]"
+            : [first] "+x"(sum[r][c][0]), [second] "+x"(sum[r][c][1]), [group] "=&x"(group),
+              [product] "=&x"(product)
+            : [low] "x"(low), [high] "x"(high),
+              [at] "m"(*reinterpret_cast<const std::int64_t*>(a + r * t.a_row)));
+      }
     }
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kR; ++r) {
-    constexpr int kQuartersInOrder = 0xd8;  // 0, 2, 1, 3: the additions work within halves
-    const __m256i all = _mm256_permute4x64_epi64(_mm256_hadd_epi32(sum[r][0], sum[r][1]), kQuartersInOrder);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(t.out + r * t.out_row),
-                        _mm256_add_epi32(all, _mm256_set1_epi32(t.start[r])));
+#pragma GCC unroll 8
+    for (int c = 0; c < kC; ++c) {
+      constexpr int kQuartersInOrder = 0xd8;  // 0, 2, 1, 3: the additions work within halves
+      const __m256i all =
+          _mm256_permute4x64_epi64(_mm256_hadd_epi32(sum[r][c][0], sum[r][c][1]), kQuartersInOrder);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(t.out + r * t.out_row + c * kVector),
+                          _mm256_add_epi32(all, _mm256_set1_epi32(t.start[r])));
+    }
   }
+}
+
+/// kC: columns at a time.
+template <class B, int kR, int kC>
+void multiply_wide(Tile t, std::int64_t columns) {
+  for (; columns >= kC; columns -= kC, t.b += kC * t.b_column, t.out += kC * kVector) byte_tile<B, kR, kC>(t);
+  if constexpr (kC > 1) multiply_wide<B, kR, 1>(t, columns);
+}
+/// The same of columns that lie beside each other in `b`, which comes from memory.
+template <class B, int kR, int kC>
+void multiply_from_memory(Tile t, std::int64_t columns) {
+  if (columns >= kC) {
+    byte_tile<B, kR, kC, Fetch::rows_ahead>(t);
+    columns -= kC, t.b += kC * t.b_column, t.out += kC * kVector;
+  }
+  multiply_wide<B, kR, kC>(t, columns);
 }
 
 template <class A, class B, int kR>
@@ -85,7 +123,17 @@ void multiply_bytes(Tile t, std::int64_t columns) {
   Widened wide;
   widen<A>(t, kR, wide);
   t.a = wide.groups, t.a_row = t.steps * kWideGroup;
-  for (; columns > 0; --columns, t.b += t.b_column, t.out += kVector) byte_tile<B, kR>(t);
+  multiply_wide<B, kR, 1>(t, columns);
+}
+
+/// P V of few rows, whose time is that of V.
+template <class A, class B, int kR>
+void multiply_few_pv(Tile t, std::int64_t columns) {
+  constexpr int kColumns = kR == 1 ? 4 : kR == 4 ? 1 : 2;  // 8 or 12 sums
+  Widened wide;
+  widen<A>(t, kR, wide);
+  t.a = wide.groups, t.a_row = t.steps * kWideGroup;
+  multiply_from_memory<B, kR, kColumns>(t, columns);
 }
 
 }  // namespace
@@ -97,12 +145,12 @@ void avx2::multiply_u8_s8(const Tile& t, std::int64_t columns) {
   multiply_bytes<Unsigned, Signed, kTileRows>(t, columns);
 }
 void avx2::multiply_f32(const Tile& t, std::int64_t columns) { multiply<FusedF32, kTileRows>(t, columns); }
-void avx2::multiply_row_s8_u8(const Tile& t, std::int64_t columns) {
-  multiply_bytes<Signed, Unsigned, 1>(t, columns);
+void avx2::multiply_few_s8_u8(const Tile& t, std::int64_t columns) {
+  with_few_rows(t, [&]<int kR>() { multiply_bytes<Signed, Unsigned, kR>(t, columns); });
 }
-void avx2::multiply_row_u8_s8(const Tile& t, std::int64_t columns) {
-  multiply_bytes<Unsigned, Signed, 1>(t, columns);
+void avx2::multiply_few_u8_s8(const Tile& t, std::int64_t columns) {
+  with_few_rows(t, [&]<int kR>() { multiply_few_pv<Unsigned, Signed, kR>(t, columns); });
 }
-void avx2::multiply_row_f32(const Tile& t, std::int64_t columns) { multiply<FusedF32, 1>(t, columns); }
+void avx2::multiply_few_f32(const Tile& t, std::int64_t columns) { multiply_few<FusedF32>(t, columns); }
 
 }  // namespace octet::cpu

@@ -7,13 +7,15 @@
 namespace octet::cpu::avx2 {
 
 inline constexpr int kRows = 6;
+/// Rows that the products of few rows take at most: the queries of a key head in many models.
+inline constexpr int kFewRows = 4;
 
 void multiply_s8_u8(const Tile& tile, std::int64_t columns);      ///< a s8, b u8
 void multiply_u8_s8(const Tile& tile, std::int64_t columns);      ///< a u8, b s8
 void multiply_f32(const Tile& tile, std::int64_t columns);        ///< fused multiply-add
-void multiply_row_s8_u8(const Tile& tile, std::int64_t columns);  ///< the same for one row
-void multiply_row_u8_s8(const Tile& tile, std::int64_t columns);
-void multiply_row_f32(const Tile& tile, std::int64_t columns);
+void multiply_few_s8_u8(const Tile& tile, std::int64_t columns);  ///< the same of few rows, Q K^T
+void multiply_few_u8_s8(const Tile& tile, std::int64_t columns);  ///< and P V
+void multiply_few_f32(const Tile& tile, std::int64_t columns);
 
 }  // namespace octet::cpu::avx2
 
@@ -21,7 +23,7 @@ namespace octet::cpu::avx_vnni {
 
 void multiply_s8_u8(const Tile& tile, std::int64_t columns);  ///< a s8, b u8
 void multiply_u8_s8(const Tile& tile, std::int64_t columns);  ///< a u8, b s8
-void multiply_row_s8_u8(const Tile& tile, std::int64_t columns);
-void multiply_row_u8_s8(const Tile& tile, std::int64_t columns);
+void multiply_few_s8_u8(const Tile& tile, std::int64_t columns);
+void multiply_few_u8_s8(const Tile& tile, std::int64_t columns);
 
 }  // namespace octet::cpu::avx_vnni

@@ -21,7 +21,11 @@ void avx_vnni::multiply_s8_u8(const Tile& t, std::int64_t columns) {
 void avx_vnni::multiply_u8_s8(const Tile& t, std::int64_t columns) {
   multiply<UnsignedA, kTileRows>(t, columns);
 }
-void avx_vnni::multiply_row_s8_u8(const Tile& t, std::int64_t columns) { multiply<UnsignedB, 1>(t, columns); }
-void avx_vnni::multiply_row_u8_s8(const Tile& t, std::int64_t columns) { multiply<UnsignedA, 1>(t, columns); }
+void avx_vnni::multiply_few_s8_u8(const Tile& t, std::int64_t columns) {
+  multiply_few<UnsignedB>(t, columns);
+}
+void avx_vnni::multiply_few_u8_s8(const Tile& t, std::int64_t columns) {
+  multiply_few<UnsignedA>(t, columns);
+}
 
 }  // namespace octet::cpu

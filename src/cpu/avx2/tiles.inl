@@ -52,5 +52,26 @@ void multiply(Tile t, std::int64_t columns) {
   if (columns > 0) tile<Op, kR, 1>(t);
 }
 
+/// body<rows>() for the rows of a tile of few.
+template <class Body>
+void with_few_rows(const Tile& t, const Body& body) {
+  static_assert(avx2::kFewRows == 4, "a case for each");
+  switch (t.rows) {
+    case 1:
+      return body.template operator()<1>();
+    case 2:
+      return body.template operator()<2>();
+    case 3:
+      return body.template operator()<3>();
+    default:
+      return body.template operator()<4>();
+  }
+}
+
+template <class Op>
+void multiply_few(const Tile& t, std::int64_t columns) {
+  with_few_rows(t, [&]<int kR>() { multiply<Op, kR>(t, columns); });
+}
+
 }  // namespace
 }  // namespace octet::cpu

@@ -7,8 +7,8 @@
 namespace octet::cpu {
 namespace {
 
-constexpr Multiplies kCodes{avx_vnni::multiply_s8_u8, avx_vnni::multiply_u8_s8, avx_vnni::multiply_row_s8_u8,
-                            avx_vnni::multiply_row_u8_s8};
+constexpr Multiplies kCodes{avx_vnni::multiply_s8_u8, avx_vnni::multiply_u8_s8, avx_vnni::multiply_few_s8_u8,
+                            avx_vnni::multiply_few_u8_s8};
 
 /// [scheme]; one without a nest has no function to attend with.
 std::array<Nest, kSchemes> nests_with_vnni() {
