@@ -337,7 +337,12 @@ std::vector<Cut> cuts_of(const AttentionDesc& d) {
 }
 
 std::int64_t workspace_bytes(const AttentionDesc& d, const Cut& cut) { return layout_of(d, cut).bytes; }
-std::int64_t workspace_bytes(const AttentionDesc& d) { return workspace_bytes(d, usual_cut(d)); }
+/// Enough for either family: a plan may be run on another device than the one that was current when it was
+/// made.
+std::int64_t workspace_bytes(const AttentionDesc& d) {
+  const std::int32_t tile = tile_of(d);
+  return std::max(workspace_bytes(d, {tile, 1, Family::mma}), workspace_bytes(d, {tile, 1, Family::wgmma}));
+}
 
 Status pack(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
   const mma::Kernels& kernels = kernels_for(d, cut.family);

@@ -43,8 +43,8 @@ struct Cut {
 /// Those that hold a problem that is not refused, and fit the current device; attend() takes the first.
 std::vector<Cut> cuts_of(const AttentionDesc& desc);
 
-/// The same by one of these, for who measures or tests them. What was packed by a tile serves the cuts of its
-/// size alone.
+/// The same by one of these, for who measures or tests them. What was packed for a cut serves those of its
+/// tile's size and its family alone.
 std::int64_t workspace_bytes(const AttentionDesc& desc, const Cut& cut);
 Status pack(const AttentionDesc& desc, const AttentionArgs& args, const Cut& cut);
 Status attend_packed(const AttentionDesc& desc, const AttentionArgs& args, const Cut& cut);
