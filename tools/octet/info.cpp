@@ -6,6 +6,7 @@
 #include "common/machine.h"
 #include "common/recipe_text.h"
 #include "common/table.h"
+#include "gpu/gpu.h"
 #include "octet/octet.hpp"
 
 namespace octet::tool {
@@ -71,20 +72,37 @@ Json scheme_json(const octet_scheme_info& s) {
   return json;
 }
 
-/// Why the CUDA backend computes nothing here; empty: it does.
+/// Why the CUDA backend takes no call on the current device; empty: it does.
 std::string gpu_refusal() {
   TensorView q = view_bhsd(nullptr, DType::f32, {1, 1, 1, 64});
   q.device = Device::cuda;
   const Result<AttentionDesc> desc = describe(Scheme::int8, q, q, q);
   if (!desc.ok()) return std::string(desc.status().message());
   const Result<AttentionPlan> plan = AttentionPlan::create(desc.value(), "mma");
-  if (plan.ok()) return {};
-  // Of the sentence about the plan, what its kernel said.
-  const std::string text(plan.status().message());
-  const std::string before = "/none: ", after = ");";
-  const std::size_t begin = text.find(before), end = text.rfind(after);
-  if (begin == std::string::npos || end == std::string::npos) return text;
-  return text.substr(begin + before.size(), end - begin - before.size());
+  return plan.ok() ? std::string{} : std::string(plan.status().message());
+}
+
+std::string gpu_text() {
+  const Result<gpu::DeviceInfo> found = gpu::find_device();
+  if (!found.ok()) return "none: " + std::string(found.status().message());
+  const gpu::DeviceInfo& device = found.value();
+  const std::string text = fmt::format("{}, compute capability {}, {} processors, driver of CUDA {}",
+                                       device.name, device.capability, device.processors, device.cuda);
+  const std::string refusal = gpu_refusal();
+  return refusal.empty() ? text : fmt::format("{}, which is not used: {}", text, refusal);
+}
+
+Json gpus_json() {
+  Json gpus = Json::array();
+  const Result<gpu::DeviceInfo> found = gpu::find_device();
+  if (!found.ok() || !gpu_refusal().empty()) return gpus;
+  const gpu::DeviceInfo& device = found.value();
+  gpus.push_back({{"backend", "mma"},
+                  {"name", device.name},
+                  {"capability", device.capability},
+                  {"processors", device.processors},
+                  {"cuda", device.cuda}});
+  return gpus;
 }
 
 Json document() {
@@ -96,8 +114,7 @@ Json document() {
                  {"features", machine.features},
                  {"processors", machine.processors},
                  {"memory_bytes", machine.memory_bytes}};
-  json["gpus"] = Json::array();
-  if (gpu_refusal().empty()) json["gpus"].push_back({{"backend", "mma"}});
+  json["gpus"] = gpus_json();
   json["backends"] = all_backends();
   json["schemes"] = Json::array();
   for (const octet_scheme_info& s : all_schemes()) json["schemes"].push_back(scheme_json(s));
@@ -111,9 +128,7 @@ std::string machine_text() {
       fmt::format("cpu       {} ({}), {} processor{}, {}\n", machine.cpu, machine.architecture,
                   machine.processors, machine.processors == 1 ? "" : "s", bytes_text(machine.memory_bytes));
   text += fmt::format("features  {}\n", joined(machine.features, " "));
-  const std::string refusal = gpu_refusal();
-  text +=
-      fmt::format("gpu       {}\n", refusal.empty() ? "the current CUDA device (mma)" : "none: " + refusal);
+  text += fmt::format("gpu       {}\n", gpu_text());
   return text + fmt::format("backends  {} (tried in this order)\n", joined(all_backends(), ", "));
 }
 
