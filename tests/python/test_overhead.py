@@ -12,6 +12,8 @@ from octet import _arrays, _plan
 CALLS = 4000
 MOST_BY_PLAN = 8  # us; 3 on an idle AMD EPYC (Zen 4), the library's own 2 (f32) to 4 (int8) apart
 MOST_BY_OPERATOR = 25  # us; 15 there
+# Or as much as so many operators in Python that do nothing, where the processor is slower: 6 to 7.5 of them on an AMD EPYC (Zen 3).
+MOST_OPERATORS_OF_NOTHING = 9
 
 
 def microseconds(call):
@@ -43,9 +45,19 @@ def test_a_plan_adds_less_than_8_us(tiny, scheme, record_property):
     assert whole - own < MOST_BY_PLAN, f"{whole:.1f} us, of which the library takes {own:.1f}"
 
 
+@pytest.fixture(scope="module")
+def operator_of_nothing():
+    torch = pytest.importorskip("torch")
+    library = torch.library.Library("octet_overhead", "DEF")
+    library.define("nothing(Tensor q, Tensor k, Tensor v) -> Tensor")
+    library.impl("nothing", lambda q, k, v: q.clone(), "CPU")
+    x = torch.zeros(1, 1, 1, 16)
+    return microseconds(lambda: torch.ops.octet_overhead.nothing(x, x, x))
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize("scheme", ["f32", "int8"])
-def test_the_torch_operator_adds_less_than_25_us(tiny, scheme, record_property):
+def test_the_torch_operator_adds_less_than_25_us(tiny, scheme, operator_of_nothing, record_property):
     torch = pytest.importorskip("torch")
     import octet.torch as ot
 
@@ -54,4 +66,5 @@ def test_the_torch_operator_adds_less_than_25_us(tiny, scheme, record_property):
     q, k, v = map(torch.from_numpy, arrays)
     whole = microseconds(lambda: ot.attention(q, k, v, scheme=scheme))
     record_property("microseconds", whole)
-    assert whole - own < MOST_BY_OPERATOR, f"{whole:.1f} us, of which the library takes {own:.1f}"
+    most = max(MOST_BY_OPERATOR, MOST_OPERATORS_OF_NOTHING * operator_of_nothing)
+    assert whole - own < most, f"{whole:.1f} us, of which the library takes {own:.1f}; at most {most:.1f} are allowed"
