@@ -12,8 +12,10 @@
 
 #include "bench/gpu_inputs.h"
 #include "bench/gpu_runner.h"
+#include "bench/rows.h"
 #include "common/format.h"
 #include "common/progress.h"
+#include "common/sentence.h"
 #include "common/table.h"
 #include "common/text.h"
 #include "cuda/cuda.h"
@@ -84,8 +86,21 @@ std::string text_of(const cuda::Cut& cut) {
   return tile.key_parts == 1 ? text : fmt::format("{} x {}", text, tile.key_parts);
 }
 
+Status check_names(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const auto is_it = [&](const CpuWorkload& shape) { return name == shape.name; };
+    if (std::ranges::any_of(kShapes, is_it)) continue;
+    std::string known;
+    for (const CpuWorkload& shape : kShapes)
+      known += (known.empty() ? "" : ", ") + std::string(in_quotes(shape.name));
+    return broken("SHAPE", in_quotes(name), "there is none of this name", "choose from " + known);
+  }
+  return {};
+}
+
 /// names: of shapes; none: all.
 Status run(const std::string& output, const std::string& commit, const std::vector<std::string>& names) {
+  if (Status s = check_names(names); !s.ok()) return s;
   Result<gpu::DeviceInfo> device = gpu::find_device();
   if (!device.ok()) return device.status();
   Result<gpu::Stream> stream = gpu::Stream::create();
@@ -137,7 +152,7 @@ Status run(const std::string& output, const std::string& commit, const std::vect
   if (output.empty()) return {};
   const Json document = {
       {"command", "cuda_tiles"}, {"commit", commit}, {"gpu", device.value().name}, {"rows", std::move(rows)}};
-  const std::string text = document.dump(1) + "\n";
+  const std::string text = document_text(document);
   return write_file_atomically(output, std::as_bytes(std::span(text)));
 }
 

@@ -10,8 +10,10 @@ set(OCTET_CUDA_ARCHITECTURES "80-real;89-real;90-real;80-virtual;89-virtual" CAC
 # Forms of schemes that only these kernels have, as rows of OCTET_INSTANCES: which calls take them says src/cuda/cuda.cu.
 set(OCTET_CUDA_FORMS
   "int8_uniform fused numerics/uniform_u8.h UniformU8"
-  "int8_late    fused numerics/late_u8.h    LateU8"  # of Hopper's kernels alone
+  "int8_late    fused numerics/late_u8.h    LateU8"
 )
+# Those of them that Hopper's kernels alone have: mma's pack for these and do not attend.
+set(OCTET_CUDA_HOPPER_ALONE int8_late)
 
 # Those with kernels for key blocks of up to 112 keys, beside those of 128: 197 keys of ViT are two such blocks. Not all, for the build's sake.
 set(OCTET_CUDA_NARROW int8 int8_uniform int8_full int8_half integer qflash)
@@ -66,7 +68,7 @@ const Kernels kKernels_${_scheme} = Launches<${_type}>::table();
         octet_form_case(_forms ${_scheme})
       endif()
     endforeach()
-    string(APPEND _cases "    case Scheme::int4: return &kKernels_int8;\n")
+    string(APPEND _cases "    case Scheme::int4: return &kKernels_int8;\n")  # as in octet_generate_cuda
   endif()
   set(_table "${CMAKE_CURRENT_BINARY_DIR}/cuda/schemes_wgmma.cu")
   file(CONFIGURE OUTPUT "${_table}" CONTENT
@@ -98,7 +100,7 @@ function(octet_generate_cuda out_var)
       continue()
     endif()
     set(_tiles whole)
-    if(_scheme STREQUAL "int8_late")
+    if(_scheme IN_LIST OCTET_CUDA_HOPPER_ALONE)
       set(_tiles none)
     elseif(_scheme IN_LIST OCTET_CUDA_NARROW)
       set(_tiles narrow_too)

@@ -16,6 +16,7 @@
 #include "bench/gpu_reference.h"
 #include "bench/gpu_report.h"
 #include "bench/gpu_rows.h"
+#include "bench/gpu_runner.h"
 #include "bench/gpu_suite.h"
 #include "bench/gpu_workloads.h"
 #include "bench/report.h"
@@ -32,6 +33,21 @@ const CpuWorkload& shape_named(const std::string& name) {
     if (name == w.shape.name) return w.shape;
   ADD_FAILURE() << name;
   return gpu_workloads().front().shape;
+}
+
+TEST(GpuWorkloads, KeyBlocksAreAsEvenAsTheirNumberAllows) {
+  for (const auto& [keys, block] : {std::pair<std::int64_t, std::int64_t>{1, 16},
+                                    {49, 64},
+                                    {112, 112},
+                                    {128, 128},
+                                    {129, 80},
+                                    {197, 112},
+                                    {300, 112},
+                                    {16384, 128}}) {
+    CpuWorkload w = gpu_workloads().front().shape;
+    w.tokens_k = keys;
+    EXPECT_EQ(key_block_of(w), block) << keys << " keys";
+  }
 }
 
 /// QFlash's table of A1 to A7: windows of an image, heads, tokens, dim.

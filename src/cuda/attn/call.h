@@ -12,8 +12,8 @@ namespace octet::cuda {
 /// Forms of a scheme's arithmetic, the faster ones for calls without a bias.
 enum class Form : std::int32_t {
   general,
-  uniform,  ///< all keys of a block have one scale, and V's scales do not vary along tokens
-  late,     ///< V's scales do not vary along tokens
+  uniform,  ///< all keys of a block have one scale, and V's do not vary along tokens (numerics/uniform_u8.h)
+  late,     ///< V's scales do not vary along tokens, K's may (numerics/late_u8.h)
 };
 
 /// A tensor in device memory; strides in elements.
