@@ -289,13 +289,13 @@ class RowsNest {
   /// What the group's rows see of the block, and which form its softmax takes; false: nothing.
   bool begin(ThisVisit& visit, const OpenBlock<S>& block, std::int64_t g) {
     visit.block = block, visit.group = g, visit.form = Form::wide;
-    visit.words_made = 0, visit.compared = 0;
+    visit.words_made = 0, visit.compared = 0, visit.whole = false;
     visit.live = call_.rows - g * kRows < kRows ? call_.rows - g * kRows : kRows;
     const KeySpan& all = call_.seen_by_all;
     if (!bias_.any() && all.first <= block.begin && block.end <= all.last) {
       for (std::int64_t r = 0; r < visit.live; ++r) visit.keys[r] = {0, block.keys()};
       visit.low = 0, visit.high = round_up(block.keys(), kLanes), visit.last = block.keys();
-      visit.seen = (1u << visit.live) - 1;
+      visit.seen = (1u << visit.live) - 1, visit.whole = true;
     } else if (!find_keys(visit)) {
       return false;
     }

@@ -84,9 +84,65 @@ struct FixedSoftmax {
       for (; j + kRun <= seen.last; j += kRun) most = Isa::largest_words(most, load<Words>(words + 2 * j));
     for (; j < count; j += kRun)
       most = Isa::largest_words(most, visible(j) ? load<Words>(words + 2 * j) : Isa::least_words());
-    constexpr int kWord = 16;
-    const I32 pairs = reinterpret_cast<I32>(most), low = (pairs << kWord) >> kWord, high = pairs >> kWord;
-    return Larger{}(low, high);
+    return largest_of_pairs(most);
+  }
+
+  /// Words and codes of rows that see all keys: row r's at words + r * words_row and p + r * p_row.
+  struct WholeRows {
+    const std::byte* words;
+    std::int64_t words_row;
+    std::byte* p;
+    std::int64_t p_row;
+  };
+
+  /// largest() of kRows such rows, of `runs` vectors of words each.
+  template <int kRows>
+  static void largest_of_whole(const WholeRows& rows, std::int64_t runs, I32 (&largest)[kRows]) {
+    using Words = typename Isa::SignedWords;
+    Words most[kRows];
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) most[r] = load<Words>(rows.words + r * rows.words_row);
+    for (std::int64_t j = 1; j < runs; ++j)
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r)
+        most[r] = Isa::largest_words(most[r], load<Words>(rows.words + r * rows.words_row + 2 * kRun * j));
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) largest[r] = largest_of_pairs(most[r]);
+  }
+
+  /// weigh() of kRows such rows, counted from peak[r].
+  template <int kRows>
+  static void weigh_whole(const WholeRows& rows, const std::int32_t* peak, const std::uint16_t* mass,
+                          std::int64_t runs, F32 (&sums)[kRows]) {
+    for (int r = 0; r < kRows; ++r) {
+      const auto reference = simd::fill<U16>(static_cast<std::uint16_t>(peak[r]));
+      const std::byte* words = rows.words + r * rows.words_row;
+      const auto* masses = reinterpret_cast<const std::byte*>(mass);
+      std::byte* p = rows.p + r * rows.p_row;
+      const auto weights = [&](std::int64_t run) {
+        return Isa::template weight<Mantissa>(reference - load<U16>(words + 2 * kRun * run));
+      };
+      const auto chunk = [&](I32 sum) {
+        const U16 low = weights(0), high = weights(1);
+        sum = Isa::add_mass(sum, low, load<U16>(masses));
+        sum = Isa::add_mass(sum, high, load<U16>(masses + 2 * kRun));
+        Isa::store_weights(p, low, high);
+        words += 2 * kChunk, masses += 2 * kChunk, p += kChunk * kPBytes;
+        return sum;
+      };
+      F32 total{};
+      std::int64_t left = runs;
+      for (; left >= fixed16::kPairsPerSum; left -= fixed16::kPairsPerSum)
+        total += L::to_f32(chunk(chunk(I32{})));
+      I32 sum{};
+      if (left >= 2) sum = chunk(sum), left -= 2;
+      if (left > 0) {
+        const U16 low = weights(0);
+        sum = Isa::add_mass(sum, low, load<U16>(masses));
+        Isa::store_weights(p, low, U16{});
+      }
+      sums[r] = total + L::to_f32(sum);
+    }
   }
 
   /// Codes of P from the words; returns the sum of w r, in lanes.
@@ -121,6 +177,13 @@ struct FixedSoftmax {
   }
 
  private:
+  /// The larger word of each two.
+  static I32 largest_of_pairs(typename Isa::SignedWords words) {
+    constexpr int kWord = 16;
+    const I32 pairs = reinterpret_cast<I32>(words), low = (pairs << kWord) >> kWord, high = pairs >> kWord;
+    return Larger{}(low, high);
+  }
+
   struct Extremes {
     float least, largest;
   };

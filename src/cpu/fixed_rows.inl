@@ -56,26 +56,12 @@ class FixedRows : public WordRows<S, Isa> {
   /// 197 keys took 3 % longer (Zen 4).
   __attribute__((noinline)) bool softmax(Group& group, ThisVisit& visit) const {
     make_words(group, visit);
-    const std::int64_t count = this->count(visit);
-    I32 largest[kRows];
-    for (std::int64_t r = 0; r < kRows; ++r) {
-      const KeySpan seen = visit.seen >> r & 1 ? this->seen(visit, r) : KeySpan{};
-      largest[r] = Fixed::largest(this->words(r), seen, visit.seen >> r & 1 ? count : 0, this->visible(seen));
-    }
-    const I32 peaks = rows_reduced<kRows>(largest, Larger{});
-    alignas(64) std::int32_t peak[kLanes];
-    __builtin_memcpy(peak, &peaks, sizeof peak);
-
+    I32 peaks;
     F32 sums[kRows];
-    const std::uint16_t* mass = call_.head.fixed.mass + visit.block.begin + this->first_key(visit);
-    for (std::int64_t r = 0; r < kRows; ++r) {
-      sums[r] = F32{};
-      if (!(visit.seen >> r & 1)) continue;
-      const KeySpan seen = this->seen(visit, r);
-      sums[r] = Fixed::weigh(this->words(r), peak[r], mass, seen, count, this->visible(seen),
-                             this->codes(visit, r));
-    }
-    clear_unseen(memory_, visit, this->first_key(visit));
+    if (visit.whole && visit.live == kRows)
+      peaks = weigh_whole(visit, sums);
+    else
+      peaks = weigh(visit, sums);
 
     const FixedBlock& block = constants(visit);
     F32 octaves = L::to_f32(peaks) * (1 / fixed16::kUnits) + block.reference;
@@ -90,6 +76,44 @@ class FixedRows : public WordRows<S, Isa> {
   }
 
  private:
+  /// Codes of P of rows that see all keys of the block, and their sums of w r; returns their largest words.
+  /// note: apart from weigh(), whose choices for each row and run take as long as the weights of 128 keys.
+  I32 weigh_whole(const ThisVisit& visit, F32 (&sums)[kRows]) const {
+    const typename Fixed::WholeRows rows{memory_.words, memory_.words_row, memory_.p, memory_.p_row};
+    const std::int64_t runs = (visit.block.keys() + Base::kRun - 1) / Base::kRun;
+    I32 largest[kRows];
+    Fixed::template largest_of_whole<kRows>(rows, runs, largest);
+    const I32 peaks = rows_reduced<kRows>(largest, Larger{});
+    alignas(64) std::int32_t peak[kLanes];
+    __builtin_memcpy(peak, &peaks, sizeof peak);
+    Fixed::template weigh_whole<kRows>(rows, peak, call_.head.fixed.mass + visit.block.begin, runs, sums);
+    return peaks;
+  }
+
+  /// The same of any rows.
+  I32 weigh(const ThisVisit& visit, F32 (&sums)[kRows]) const {
+    const std::int64_t count = this->count(visit);
+    I32 largest[kRows];
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      const KeySpan seen = visit.seen >> r & 1 ? this->seen(visit, r) : KeySpan{};
+      largest[r] = Fixed::largest(this->words(r), seen, visit.seen >> r & 1 ? count : 0, this->visible(seen));
+    }
+    const I32 peaks = rows_reduced<kRows>(largest, Larger{});
+    alignas(64) std::int32_t peak[kLanes];
+    __builtin_memcpy(peak, &peaks, sizeof peak);
+
+    const std::uint16_t* mass = call_.head.fixed.mass + visit.block.begin + this->first_key(visit);
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      sums[r] = F32{};
+      if (!(visit.seen >> r & 1)) continue;
+      const KeySpan seen = this->seen(visit, r);
+      sums[r] = Fixed::weigh(this->words(r), peak[r], mass, seen, count, this->visible(seen),
+                             this->codes(visit, r));
+    }
+    clear_unseen(memory_, visit, this->first_key(visit));
+    return peaks;
+  }
+
   static void fetch(const std::byte* from, std::int64_t bytes) {
     constexpr std::int64_t kLine = 64;
     constexpr int kRead = 0, kSecondLevel = 2;

@@ -71,6 +71,7 @@ struct Visit {
   std::int64_t last = 0;             ///< behind the last key that a row sees
   std::uint32_t seen = 0;            ///< bit r: row r sees a key
   std::uint32_t before = 0;          ///< bit r: it saw one in a block before, and has outputs
+  bool whole = false;                ///< all rows but padding see all keys of the block, without a bias
   Form form = Form::wide;
   std::int64_t words_made = 0;  ///< keys from `low` whose words came with their products
   std::int64_t compared = 0;    ///< keys from `low`, which all rows see, whose largest sums came with them
