@@ -22,13 +22,32 @@ namespace {
 /// few hundred tokens still has work for several threads.
 constexpr std::int64_t kMostRows = 48;
 
-/// Rows of one unit: equal shares of a sequence, in whole register tiles. A sequence that one more tile ends
-/// (49 tokens of a window) is not cut: what a unit takes beside its rows is half of so short a one.
-std::int64_t block_rows(std::int64_t tokens, std::int64_t tile) {
-  if (tokens <= kMostRows + tile) return std::max(tile, round_up(tokens, tile));
-  const std::int64_t shares = (tokens + kMostRows - 1) / kMostRows;
-  return shares == 0 ? tile : std::min(kMostRows, round_up((tokens + shares - 1) / shares, tile));
-}
+/// How a sequence's rows are cut into units: equal shares, in whole groups of rows. The rows that one more
+/// group ends (5 of 197 tokens, one of a window's 49) go with the unit before them: what a unit takes beside
+/// its rows is more than theirs.
+class RowShares {
+ public:
+  RowShares(std::int64_t longest, std::int64_t group) : group_(group), rows_(group) {
+    const std::int64_t shares = std::max<std::int64_t>(1, (longest - group + kMostRows - 1) / kMostRows);
+    rows_ = std::clamp(round_up((longest + shares - 1) / shares, group), group, kMostRows);
+  }
+  /// Units of a sequence.
+  std::int64_t units(std::int64_t tokens) const {
+    return tokens <= 0 ? 0 : std::max<std::int64_t>(1, (tokens - group_ + rows_ - 1) / rows_);
+  }
+  struct Rows {
+    std::int64_t begin, end;
+  };
+  /// Rows of the i-th; none where there are fewer units.
+  Rows rows(std::int64_t i, std::int64_t tokens) const {
+    const std::int64_t count = units(tokens);
+    if (i >= count) return {0, 0};
+    return {i * rows_, i == count - 1 ? tokens : (i + 1) * rows_};
+  }
+
+ private:
+  std::int64_t group_, rows_;
+};
 
 /// Keys of a sequence with few queries are cut into ranges of so many, or of one key block where that is
 /// more, which are computed apart and merged: 32k keys of 8 heads give 128 threads work. Fewer keys would
@@ -91,7 +110,7 @@ class Call {
         memory_(memory),
         longest_q_(longest(problem.q, problem.desc.tokens_q)),
         longest_k_(longest(problem.k, problem.desc.tokens_k)),
-        rows_(block_rows(longest_q_, nest.packing.rows)) {
+        rows_(longest_q_, nest.packing.rows) {
     table_.resize(static_cast<std::size_t>(nest.table_entries(problem.desc.options)));
     nest.fill_table(problem.desc.options, table_.data());
     prepare_ = call::prepare_input(problem, table_.data());
@@ -150,7 +169,7 @@ class Call {
   std::int64_t heads_together() const {
     return std::clamp<std::int64_t>(kMostRows / std::max<std::int64_t>(longest_q_, 1), 1, group());
   }
-  std::int64_t query_blocks() const { return pieces(longest_q_, rows_); }
+  std::int64_t query_blocks() const { return rows_.units(longest_q_); }
   std::int64_t units() const {
     return problem_.q.count * problem_.desc.heads_kv * pieces(group(), heads_together()) * query_blocks();
   }
@@ -159,9 +178,10 @@ class Call {
                        share = i / query_blocks() % pieces(group(), heads_together());
     const std::int64_t kv = i / query_blocks() / pieces(group(), heads_together());
     const std::int64_t sequence = kv / problem_.desc.heads_kv, kv_head = kv % problem_.desc.heads_kv;
-    const std::int64_t first = share * heads_together(), begin = block * rows_;
-    return {sequence, kv_head * group() + first, std::min(heads_together(), group() - first), begin,
-            std::min(begin + rows_, problem_.q.length(sequence))};
+    const std::int64_t first = share * heads_together();
+    const RowShares::Rows rows = rows_.rows(block, problem_.q.length(sequence));
+    return {sequence, kv_head * group() + first, std::min(heads_together(), group() - first), rows.begin,
+            rows.end};
   }
 
   // --- Ranges of keys.
@@ -344,7 +364,8 @@ class Call {
   const PackedCall packed_;
   const RangeStates states_;
   const CallMemory memory_;
-  const std::int64_t longest_q_, longest_k_, rows_;
+  const std::int64_t longest_q_, longest_k_;
+  const RowShares rows_;
   std::vector<float> table_;
   Prepare prepare_;
 };

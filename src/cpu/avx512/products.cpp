@@ -91,7 +91,7 @@ OCTET_TILE_6X4(tile_f32, OCTET_FMA)
     std::byte* out = w.out;                                                                                   \
     const float *level = w.level, *scale = w.scale;                                                           \
     const std::int64_t a_back = 4 * t.steps, b_next = 2 * t.b_column - t.steps * t.b_step,                    \
-                       out_back = kRows * w.out_row - kVector, out_all = kRows * w.out_row,                   \
+                       out_back = kTileRows * w.out_row - kVector, out_all = kTileRows * w.out_row,           \
                        rest = t.steps - kWovenSteps;                                                          \
     std::int64_t from;                                                                                        \
     asm volatile(                                                                                           \
@@ -167,14 +167,20 @@ std::int64_t multiply_s8_u8_to_words(const Tile& t, const TileWords& words, std:
   constexpr std::int64_t kPair = 2;
   const std::int64_t pairs = columns / kPair;
   if (pairs == 0 || t.steps < kWovenSteps) return 0;
-  (words.scale ? tiles_to_scaled_words : tiles_to_words)(t, words, pairs);
+  const auto tiles = words.scale ? tiles_to_scaled_words : tiles_to_words;
+  for_tiles(t, [&](std::int64_t row) {
+    tiles(from_row(t, row),
+          {words.factor + row, words.scale, words.level, words.out + row * words.out_row, words.out_row},
+          pairs);
+  });
   return pairs * kPair;
 }
 std::int64_t multiply_s8_u8_with_largest(const Tile& t, std::byte* largest, std::int64_t columns) {
   constexpr std::int64_t kPair = 2;
   const std::int64_t pairs = columns / kPair;
   if (pairs == 0 || t.steps < kWovenSteps) return 0;
-  tiles_with_largest(t, largest, pairs);
+  for_tiles(t,
+            [&](std::int64_t row) { tiles_with_largest(from_row(t, row), largest + row * kVector, pairs); });
   return pairs * kPair;
 }
 std::int64_t multiply_u8_s8_and_fold(const Tile& t, const TileFold& fold, std::int64_t columns) {

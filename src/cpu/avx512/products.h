@@ -1,10 +1,11 @@
-// The register tiles of AVX-512 with VNNI: 6 rows by 4 columns of 16 sums.
+// The register tiles of AVX-512 with VNNI: 6 rows by 4 columns of 16 sums, two of them for a group of rows.
 #pragma once
 #include "cpu/tile.h"
 
 namespace octet::cpu::avx512 {
 
-inline constexpr int kRows = 6, kFewRows = 4;
+/// Rows of a group: what its softmax does once for all of them waits for itself, and takes as long for 6.
+inline constexpr int kTileRows = 6, kRows = 2 * kTileRows, kFewRows = 4;
 
 void multiply_s8_u8(const Tile& tile, std::int64_t columns);  ///< a s8, b u8
 std::int64_t multiply_s8_u8_to_words(const Tile& tile, const TileWords& words, std::int64_t columns);

@@ -122,11 +122,11 @@ __m512i broadcast(const std::byte* group) {
 }
 
 /// kAhead: lines of what follows `b` that are fetched with each step.
-template <class Op, int kTileRows, int kTileColumns, int kAhead = 0>
+template <class Op, int kSome, int kTileColumns, int kAhead = 0>
 __attribute__((noinline)) void narrow(const Tile& t) {
-  __m512i sum[kTileRows][kTileColumns];
+  __m512i sum[kSome][kTileColumns];
 #pragma GCC unroll 8
-  for (int r = 0; r < kTileRows; ++r)
+  for (int r = 0; r < kSome; ++r)
 #pragma GCC unroll 8
     for (int c = 0; c < kTileColumns; ++c) sum[r][c] = _mm512_set1_epi32(t.start[r]);
   const std::byte *a = t.a, *b = t.b, *ahead = b + t.steps * t.b_step;
@@ -137,14 +137,14 @@ __attribute__((noinline)) void narrow(const Tile& t) {
 #pragma GCC unroll 8
     for (int c = 0; c < kTileColumns; ++c) column[c] = _mm512_loadu_si512(b + c * t.b_column);
 #pragma GCC unroll 8
-    for (int r = 0; r < kTileRows; ++r) {
+    for (int r = 0; r < kSome; ++r) {
       const __m512i group = broadcast(a + r * t.a_row);
 #pragma GCC unroll 8
       for (int c = 0; c < kTileColumns; ++c) sum[r][c] = Op::multiply(sum[r][c], group, column[c]);
     }
   }
 #pragma GCC unroll 8
-  for (int r = 0; r < kTileRows; ++r)
+  for (int r = 0; r < kSome; ++r)
 #pragma GCC unroll 8
     for (int c = 0; c < kTileColumns; ++c)
       _mm512_storeu_si512(t.out + r * t.out_row + c * kVector, sum[r][c]);
@@ -157,35 +157,61 @@ Tile after(Tile t, std::int64_t columns) {
   return t;
 }
 
-template <class Op, int kTileRows>
+template <class Op, int kSome>
 void tail(const Tile& t, std::int64_t columns) {
-  if (columns == 3) return narrow<Op, kTileRows, 3>(t);
-  if (columns == 2) return narrow<Op, kTileRows, 2>(t);
-  if (columns == 1) return narrow<Op, kTileRows, 1>(t);
+  if (columns == 3) return narrow<Op, kSome, 3>(t);
+  if (columns == 2) return narrow<Op, kSome, 2>(t);
+  if (columns == 1) return narrow<Op, kSome, 1>(t);
 }
 
-/// whole: a tile whose columns begin at b and out.
+/// Of a register tile's rows. whole: a tile whose columns begin at b and out.
 template <class Op>
-void all(void (*whole)(const Tile&, const std::byte* b, std::byte* out), const Tile& t,
+void tile_of(void (*whole)(const Tile&, const std::byte* b, std::byte* out), const Tile& t,
          std::int64_t columns) {
   const std::byte* b = t.b;
   std::byte* out = t.out;
   const std::int64_t tiled = columns / kColumns * kColumns;
   for (std::int64_t c = 0; c < tiled; c += kColumns, b += kColumns * t.b_column, out += kColumns * kVector)
     whole(t, b, out);
-  if (tiled < columns) tail<Op, kRows>(after(t, tiled), columns - tiled);
+  if (tiled < columns) tail<Op, kTileRows>(after(t, tiled), columns - tiled);
+}
+
+/// The tile's rows from `row` on.
+Tile from_row(Tile t, std::int64_t row) {
+  t.a += row * t.a_row, t.out += row * t.out_row, t.start += row, t.rows -= row;
+  return t;
+}
+TileFold from_row(const TileFold& f, std::int64_t row) {
+  return {f.decay ? f.decay + row : nullptr, f.factor + row, f.out + row * f.out_row, f.out_row};
+}
+
+/// Calls tile(row) for the first row of each register tile that has rows.
+template <class OfTile>
+void for_tiles(const Tile& t, const OfTile& tile) {
+  tile(0);
+  if (t.rows > kTileRows) tile(kTileRows);
 }
 
 /// The same of whole tiles whose sums are folded; returns how many columns they have.
 std::int64_t all_and_fold(const TilesToOut& tiles, const Tile& t, const TileFold& fold,
                           std::int64_t columns) {
-  const std::byte* b = t.b;
-  std::byte* out = fold.out;
   const TileToOut whole = fold.decay ? tiles.fold : tiles.set;
   const std::int64_t tiled = columns / kColumns * kColumns;
-  for (std::int64_t c = 0; c < tiled; c += kColumns, b += kColumns * t.b_column, out += kColumns * kVector)
-    whole(t, fold, b, out);
+  for_tiles(t, [&](std::int64_t row) {
+    const Tile of_rows = from_row(t, row);
+    const TileFold folded = from_row(fold, row);
+    const std::byte* b = t.b;
+    std::byte* out = folded.out;
+    for (std::int64_t c = 0; c < tiled; c += kColumns, b += kColumns * t.b_column, out += kColumns * kVector)
+      whole(of_rows, folded, b, out);
+  });
   return tiled;
+}
+
+template <class Op>
+void all(void (*whole)(const Tile&, const std::byte* b, std::byte* out), const Tile& t,
+         std::int64_t columns) {
+  for_tiles(t, [&](std::int64_t row) { tile_of<Op>(whole, from_row(t, row), columns); });
 }
 
 // Few rows wait for `b`, which comes from memory where keys are many. They read it line after line in the
@@ -205,11 +231,11 @@ __m512i multiply_at(__m512i sum, const std::byte* group, __m512i b) {
 
 /// Q K^T of few rows: one column, whose steps lie one after the other. kSums: of a row, which take steps by
 /// turns.
-template <class Op, int kTileRows, int kSums>
+template <class Op, int kSome, int kSums>
 __attribute__((noinline)) void few_column(const Tile& t, const std::byte* b, std::byte* out) {
-  __m512i sum[kTileRows][kSums];
+  __m512i sum[kSome][kSums];
 #pragma GCC unroll 8
-  for (int r = 0; r < kTileRows; ++r) {
+  for (int r = 0; r < kSome; ++r) {
     sum[r][0] = _mm512_set1_epi32(t.start[r]);
 #pragma GCC unroll 8
     for (int i = 1; i < kSums; ++i) sum[r][i] = _mm512_setzero_si512();
@@ -221,17 +247,17 @@ __attribute__((noinline)) void few_column(const Tile& t, const std::byte* b, std
     for (int i = 0; i < kSums; ++i, b += t.b_step) {
       const __m512i groups = _mm512_loadu_si512(b);
 #pragma GCC unroll 8
-      for (int r = 0; r < kTileRows; ++r)
+      for (int r = 0; r < kSome; ++r)
         sum[r][i] = multiply_at<Op>(sum[r][i], a + r * t.a_row + 4 * i, groups);
     }
   for (; s < t.steps; ++s, a += 4, b += t.b_step) {
     const __m512i groups = _mm512_loadu_si512(b);
 #pragma GCC unroll 8
-    for (int r = 0; r < kTileRows; ++r)
+    for (int r = 0; r < kSome; ++r)
       sum[r][0] = Op::multiply(sum[r][0], broadcast(a + r * t.a_row), groups);
   }
 #pragma GCC unroll 8
-  for (int r = 0; r < kTileRows; ++r) {
+  for (int r = 0; r < kSome; ++r) {
     __m512i all = sum[r][0];
 #pragma GCC unroll 8
     for (int i = 1; i < kSums; ++i) all = _mm512_add_epi32(all, sum[r][i]);
@@ -239,15 +265,15 @@ __attribute__((noinline)) void few_column(const Tile& t, const std::byte* b, std
   }
 }
 
-template <class Op, int kTileRows>
+template <class Op, int kSome>
 void few_qk_rows(const Tile& t, std::int64_t columns) {
   // note: floats are summed in one order, whatever the number of rows. One chain of them keeps up with
   // memory.
-  constexpr int kSums = Op::kAnyOrder ? (kChains + kTileRows - 1) / kTileRows : 1;
+  constexpr int kSums = Op::kAnyOrder ? (kChains + kSome - 1) / kSome : 1;
   const std::byte* b = t.b;
   std::byte* out = t.out;
   for (std::int64_t c = 0; c < columns; ++c, b += t.b_column, out += kVector)
-    few_column<Op, kTileRows, kSums>(t, b, out);
+    few_column<Op, kSome, kSums>(t, b, out);
 }
 
 template <class Op>
@@ -266,15 +292,15 @@ void few_qk(const Tile& t, std::int64_t columns) {
 }
 
 /// P V of one or two rows: the columns of a step lie one after the other, and eight of two rows are 16 sums.
-template <class Op, int kTileRows, int kAhead = 0>
+template <class Op, int kSome, int kAhead = 0>
 void few_pv_rows(Tile t, std::int64_t columns) {
   constexpr int kWide = 8;
-  for (; columns >= kWide; columns -= kWide, t = after(t, kWide)) narrow<Op, kTileRows, kWide, kAhead>(t);
+  for (; columns >= kWide; columns -= kWide, t = after(t, kWide)) narrow<Op, kSome, kWide, kAhead>(t);
   if (columns >= kColumns) {
-    narrow<Op, kTileRows, kColumns, kAhead * kColumns / kWide>(t);
+    narrow<Op, kSome, kColumns, kAhead * kColumns / kWide>(t);
     columns -= kColumns, t = after(t, kColumns);
   }
-  tail<Op, kTileRows>(t, columns);
+  tail<Op, kSome>(t, columns);
 }
 
 /// Three or four rows, two at a time: those after the first two find V in a cache, and fetch half of what

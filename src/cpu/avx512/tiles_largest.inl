@@ -72,7 +72,7 @@ __attribute__((noinline)) void tiles_with_largest(const Tile& t, std::byte* larg
   const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row, *b = t.b;
   std::byte* out = t.out;
   const std::int64_t a_back = 4 * t.steps, b_next = 2 * t.b_column - t.steps * t.b_step,
-                     out_back = kRows * t.out_row - 2 * kVector, out_all = kRows * t.out_row,
+                     out_back = kTileRows * t.out_row - 2 * kVector, out_all = kTileRows * t.out_row,
                      rest = t.steps - kWovenSteps;
   std::int64_t from;
   asm volatile(
