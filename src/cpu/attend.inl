@@ -405,7 +405,8 @@ class RowsNest {
             start,
             memory_.score + 4 * low,
             memory_.score_row,
-            visit.live};
+            visit.live,
+            few_rows(visit) ? call_.ahead : 0};
   }
 
   /// P V into the rows' outputs.

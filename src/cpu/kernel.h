@@ -102,6 +102,7 @@ struct RowsCall {
   const float* channel;              ///< [dim_v, padded]: V's scale of a channel at the end
   const std::int32_t* channel_exponent;  ///< the same: 2^exponent
   Parts parts;
+  std::int64_t ahead;  ///< Tile::ahead
   std::byte* scratch;  ///< scratch_bytes() of them, aligned to 64
   // Results, [row][dim_v] or [row].
   float* values;            ///< where the scheme ends in values, or its codes are wanted as such; else null

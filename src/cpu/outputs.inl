@@ -77,7 +77,8 @@ class RowOutputs {
               kZeros,
               memory_.sums,
               memory_.sums_row,
-              visit.live};
+              visit.live,
+              few_rows(visit) ? call_.ahead : 0};
     const std::int64_t columns = call_.dim_v / kLanes;
     if constexpr (kHasOnly) {
       static_assert(!kPBias, "sums are taken as they are");

@@ -15,7 +15,9 @@ struct Tile {
   const std::int32_t* start;  ///< [row]: what the sums of integers start from
   std::byte* out;             ///< 32-bit sums of row r and column c at out + r * out_row + c * vector bytes
   std::int64_t out_row;
-  std::int64_t rows;  ///< of `a` and `out`; products of few rows touch no others
+  std::int64_t rows;   ///< of `a` and `out`; products of few rows touch no others
+  std::int64_t ahead;  ///< products of few rows ask memory for what lies so many bytes behind what they read
+                       ///< of b; 0: for nothing
 };
 
 /// Computes `columns` columns of the tile, all of its rows.

@@ -121,7 +121,14 @@ __m512i broadcast(const std::byte* group) {
   return _mm512_set1_epi32(bits);
 }
 
-/// kAhead: lines of what follows `b` that are fetched with each step.
+/// Asks for the lines of a step.
+template <int kTileColumns>
+void fetch(const std::byte* b, std::int64_t b_column) {
+#pragma GCC unroll 8
+  for (int c = 0; c < kTileColumns; ++c) _mm_prefetch(b + c * b_column, _MM_HINT_T0);
+}
+
+/// kAhead: lines of what follows `b` that are fetched with each step, beside those of Tile::ahead.
 template <class Op, int kSome, int kTileColumns, int kAhead = 0>
 __attribute__((noinline)) void narrow(const Tile& t) {
   __m512i sum[kSome][kTileColumns];
@@ -134,6 +141,7 @@ __attribute__((noinline)) void narrow(const Tile& t) {
 #pragma GCC unroll 8
     for (int i = 0; i < kAhead; ++i) _mm_prefetch(ahead + i * kVector, _MM_HINT_T1);
     __m512i column[kTileColumns];
+    if (t.ahead != 0) fetch<kTileColumns>(b + t.ahead, t.b_column);
 #pragma GCC unroll 8
     for (int c = 0; c < kTileColumns; ++c) column[c] = _mm512_loadu_si512(b + c * t.b_column);
 #pragma GCC unroll 8
@@ -167,7 +175,7 @@ void tail(const Tile& t, std::int64_t columns) {
 /// Of a register tile's rows. whole: a tile whose columns begin at b and out.
 template <class Op>
 void tile_of(void (*whole)(const Tile&, const std::byte* b, std::byte* out), const Tile& t,
-         std::int64_t columns) {
+             std::int64_t columns) {
   const std::byte* b = t.b;
   std::byte* out = t.out;
   const std::int64_t tiled = columns / kColumns * kColumns;
@@ -246,15 +254,14 @@ __attribute__((noinline)) void few_column(const Tile& t, const std::byte* b, std
 #pragma GCC unroll 8
     for (int i = 0; i < kSums; ++i, b += t.b_step) {
       const __m512i groups = _mm512_loadu_si512(b);
+      if (t.ahead != 0) _mm_prefetch(b + t.ahead, _MM_HINT_T0);
 #pragma GCC unroll 8
-      for (int r = 0; r < kSome; ++r)
-        sum[r][i] = multiply_at<Op>(sum[r][i], a + r * t.a_row + 4 * i, groups);
+      for (int r = 0; r < kSome; ++r) sum[r][i] = multiply_at<Op>(sum[r][i], a + r * t.a_row + 4 * i, groups);
     }
   for (; s < t.steps; ++s, a += 4, b += t.b_step) {
     const __m512i groups = _mm512_loadu_si512(b);
 #pragma GCC unroll 8
-    for (int r = 0; r < kSome; ++r)
-      sum[r][0] = Op::multiply(sum[r][0], broadcast(a + r * t.a_row), groups);
+    for (int r = 0; r < kSome; ++r) sum[r][0] = Op::multiply(sum[r][0], broadcast(a + r * t.a_row), groups);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kSome; ++r) {
@@ -309,7 +316,7 @@ template <class Op, int kOthers>
 void few_pv_pairs(Tile t, std::int64_t columns) {
   constexpr int kAhead = 4;
   few_pv_rows<Op, 2>(t, columns);
-  t.a += 2 * t.a_row, t.out += 2 * t.out_row, t.start += 2;
+  t.a += 2 * t.a_row, t.out += 2 * t.out_row, t.start += 2, t.ahead = 0;
   few_pv_rows<Op, kOthers, kAhead>(t, columns);
 }
 
