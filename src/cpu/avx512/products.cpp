@@ -72,6 +72,11 @@ OCTET_TILE_6X4(tile_f32, OCTET_FMA)
               OCTET_WOVEN_STEP(SCALE, "4", E8, E9, __VA_ARGS__)                                           \
                   OCTET_WOVEN_STEP(SCALE, "5", E10, E11, __VA_ARGS__)
 #define OCTET_WOVEN(...) OCTET_WOVEN_6(__VA_ARGS__)
+// All steps of a set of sums, with no other one to become words.
+#define OCTET_ALONE(LABEL, ...)                                                                         \
+  "mov %[all], %[from]\n\t.p2align 5\n1" LABEL ":\n\t" OCTET_PAIR_STEP(__VA_ARGS__, "", "", "", "", "", "") \
+  "dec %[from]\n\tjnz 1" LABEL "b\n\t"
+#define OCTET_ALONE_OF(...) OCTET_ALONE(__VA_ARGS__)
 #define OCTET_REST(LABEL, ...)                                                                           \
   "mov %[rest], %[from]\n\ttest %[from], %[from]\n\tjz 2" LABEL "f\n\t.p2align 5\n1" LABEL               \
   ":\n\t" OCTET_PAIR_STEP(__VA_ARGS__, "", "", "", "", "", "") "dec %[from]\n\tjnz 1" LABEL "b\n2" LABEL \
@@ -83,23 +88,20 @@ OCTET_TILE_6X4(tile_f32, OCTET_FMA)
           OCTET_ROW_OF_WORDS(SCALE, "4", E8, E9) OCTET_ROW_OF_WORDS(SCALE, "5", E10, E11)
 #define OCTET_LAST(...) OCTET_LAST_6(__VA_ARGS__)
 
-// `pairs` times two columns. The first set finds nothing in the other: its words go where those of the first
-// columns will, and are overwritten by them.
+// `pairs` times two columns.
 #define OCTET_TO_WORDS(NAME, SCALE, NEXT_SCALE)                                                               \
   __attribute__((noinline)) void NAME(const Tile& t, const TileWords& w, std::int64_t pairs) {                \
     const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row, *b = t.b;                                              \
     std::byte* out = w.out;                                                                                   \
     const float *level = w.level, *scale = w.scale;                                                           \
     const std::int64_t a_back = 4 * t.steps, b_next = 2 * t.b_column - t.steps * t.b_step,                    \
-                       out_back = kTileRows * w.out_row - kVector, out_all = kTileRows * w.out_row,           \
+                       out_back = kTileRows * w.out_row - kVector, all = t.steps,           \
                        rest = t.steps - kWovenSteps;                                                          \
     std::int64_t from;                                                                                        \
     asm volatile(                                                                                           \
         OCTET_START_SET(OCTET_SET_A)                                                                        \
-        OCTET_WOVEN(SCALE, OCTET_SET_B, OCTET_SET_A)                                                        \
-        OCTET_REST_OF("0", OCTET_SET_A)                                                                     \
+        OCTET_ALONE_OF("0", OCTET_SET_A)                                                                    \
         OCTET_NEXT_PAIR                                                                                     \
-        "sub %[out_all], %[out]\n\t"                                                                        \
         "jmp 7f\n"                                                                                          \
         "6:\n\t"                                                                                            \
         OCTET_START_SET(OCTET_SET_A)                                                                        \
@@ -126,7 +128,7 @@ OCTET_TILE_6X4(tile_f32, OCTET_FMA)
           [scale] "+r"(scale), [from] "=&r"(from), [pairs] "+m"(pairs)                                      \
         : [row] "r"(t.a_row), [column] "r"(t.b_column), [factor] "r"(w.factor), [out_row] "r"(w.out_row),   \
           [step] "m"(t.b_step), [start] "m"(t.start), [rest] "m"(rest), [a_back] "m"(a_back),               \
-          [b_next] "m"(b_next), [out_back] "m"(out_back), [out_all] "m"(out_all)                            \
+          [b_next] "m"(b_next), [out_back] "m"(out_back), [all] "m"(all)                                    \
         : OCTET_VECTORS); \
   }
 // clang-format on
