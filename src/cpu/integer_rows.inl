@@ -94,15 +94,16 @@ class IntegerRows : public WordRows<S, Isa> {
     return R::equal_i32(bit & static_cast<std::int32_t>(rows), bit);
   }
 
-  /// The sums of all lanes of each row.
+  /// The sums of all lanes of each row: of as many rows at a time as a register has lanes.
   static typename R::I64 totals(const typename Words::Mass* sums) {
+    constexpr std::int64_t kShares = (kRows + simd::kLanesOf<typename Words::Mass> - 1) /
+                                     simd::kLanesOf<typename Words::Mass>,
+                           kShare = kRows / kShares;
+    static_assert(kShare * kShares == kRows);
     std::int64_t of_rows[R::kWidth] = {};
-    if constexpr (simd::kLanesOf<typename Words::Mass> >= kRows) {
-      const auto rows = rows_reduced<kRows>(sums, Plus{});
-      __builtin_memcpy(of_rows, &rows, sizeof rows);
-    } else {
-      for (std::int64_t r = 0; r < kRows; ++r)
-        of_rows[r] = static_cast<std::int64_t>(reduced(sums[r], Plus{}));
+    for (std::int64_t r = 0; r < kRows; r += kShare) {
+      const auto rows = rows_reduced<kShare>(sums + r, Plus{});
+      __builtin_memcpy(of_rows + r, &rows, kShare * sizeof(std::int64_t));
     }
     return R::load(of_rows);
   }
