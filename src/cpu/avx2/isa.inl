@@ -30,7 +30,7 @@ struct Isa256 {
       Element::f32,
       Element::f32,
       Element::f32,
-      {avx2::multiply_f32, avx2::multiply_f32, avx2::multiply_few_f32, avx2::multiply_few_f32},
+      {avx2::multiply_f32, avx2::multiply_f32, avx2::multiply_few_qk_f32, avx2::multiply_few_pv_f32},
       avx2::kFewRows};
   static constexpr Products kHalves = kFloats;
 

@@ -21,7 +21,7 @@ struct Unsigned {
   static __m256i widened(__m128i bytes) { return _mm256_cvtepu8_epi16(bytes); }
 };
 
-constexpr std::int64_t kGroupBytes = 4, kWideGroup = 8, kHalf = 16, kLine = 64;
+constexpr std::int64_t kGroupBytes = 4, kWideGroup = 8, kHalf = 16;
 /// Groups of the longer of the two products' sums: a key block of 1024.
 constexpr std::int64_t kMostGroups = 256;
 
@@ -47,11 +47,6 @@ __attribute__((noinline)) void widen(const Tile& t, int rows, Widened& to) {
   }
 }
 
-/// Whether a tile asks memory for `b`: for whole rows of it, those of other columns too, so many steps ahead.
-/// A column that has few of a row's lines would leave the others to the next ones, each of which waits anew.
-enum class Fetch : std::int32_t { nothing, rows_ahead };
-constexpr std::int64_t kStepsAhead = 8;
-
 /// kC columns of 8 sums, `a` widened. A group's four products are two sums of a row until the end: 12 of
 /// them, a column's halves, a broadcast and a product are the 16 registers.
 template <class B, int kR, int kC, Fetch kFetch = Fetch::nothing>
@@ -64,10 +59,7 @@ __attribute__((noinline)) void byte_tile(const Tile& t) {
     for (int c = 0; c < kC; ++c) sum[r][c][0] = sum[r][c][1] = _mm256_setzero_si256();
   const std::byte *a = t.a, *b = t.b;
   for (std::int64_t s = 0; s < t.steps; ++s, a += kWideGroup, b += t.b_step) {
-    if constexpr (kFetch == Fetch::rows_ahead)
-      for (const std::byte *line = b + kStepsAhead * t.b_step, *end = line + t.b_step; line < end;
-           line += kLine)
-        _mm_prefetch(line, _MM_HINT_T0);
+    fetch<kFetch>(t, b);
 #pragma GCC unroll 8
     for (int c = 0; c < kC; ++c) {
       const std::byte* column = b + c * t.b_column;
@@ -102,55 +94,45 @@ __attribute__((noinline)) void byte_tile(const Tile& t) {
   }
 }
 
-/// kC: columns at a time.
-template <class B, int kR, int kC>
+/// kC: columns at a time; kFirst: what the first of them ask for, kRest: the others.
+template <class B, int kR, int kC, Fetch kFirst = Fetch::nothing, Fetch kRest = Fetch::nothing>
 void multiply_wide(Tile t, std::int64_t columns) {
-  for (; columns >= kC; columns -= kC, t.b += kC * t.b_column, t.out += kC * kVector) byte_tile<B, kR, kC>(t);
-  if constexpr (kC > 1) multiply_wide<B, kR, 1>(t, columns);
-}
-/// The same of columns that lie beside each other in `b`, which comes from memory.
-template <class B, int kR, int kC>
-void multiply_from_memory(Tile t, std::int64_t columns) {
-  if (columns >= kC) {
-    byte_tile<B, kR, kC, Fetch::rows_ahead>(t);
-    columns -= kC, t.b += kC * t.b_column, t.out += kC * kVector;
-  }
-  multiply_wide<B, kR, kC>(t, columns);
+  const auto next = [&] { columns -= kC, t.b += kC * t.b_column, t.out += kC * kVector; };
+  if (kFirst != kRest && columns >= kC) byte_tile<B, kR, kC, kFirst>(t), next();
+  for (; columns >= kC; next()) byte_tile<B, kR, kC, kRest>(t);
+  if constexpr (kC > 1) multiply_wide<B, kR, 1, kRest, kRest>(t, columns);
 }
 
-template <class A, class B, int kR>
+template <class A, class B, int kR, int kC, Fetch kFirst = Fetch::nothing, Fetch kRest = Fetch::nothing>
 void multiply_bytes(Tile t, std::int64_t columns) {
   Widened wide;
   widen<A>(t, kR, wide);
   t.a = wide.groups, t.a_row = t.steps * kWideGroup;
-  multiply_wide<B, kR, 1>(t, columns);
-}
-
-/// P V of few rows, whose time is that of V.
-template <class A, class B, int kR>
-void multiply_few_pv(Tile t, std::int64_t columns) {
-  constexpr int kColumns = kR == 1 ? 4 : kR == 4 ? 1 : 2;  // 8 or 12 sums
-  Widened wide;
-  widen<A>(t, kR, wide);
-  t.a = wide.groups, t.a_row = t.steps * kWideGroup;
-  multiply_from_memory<B, kR, kColumns>(t, columns);
+  multiply_wide<B, kR, kC, kFirst, kRest>(t, columns);
 }
 
 }  // namespace
 
 void avx2::multiply_s8_u8(const Tile& t, std::int64_t columns) {
-  multiply_bytes<Signed, Unsigned, kTileRows>(t, columns);
+  multiply_bytes<Signed, Unsigned, kTileRows, 1>(t, columns);
 }
 void avx2::multiply_u8_s8(const Tile& t, std::int64_t columns) {
-  multiply_bytes<Unsigned, Signed, kTileRows>(t, columns);
+  multiply_bytes<Unsigned, Signed, kTileRows, 1>(t, columns);
 }
-void avx2::multiply_f32(const Tile& t, std::int64_t columns) { multiply<FusedF32, kTileRows>(t, columns); }
+void avx2::multiply_f32(const Tile& t, std::int64_t columns) {
+  multiply<FusedF32, kTileRows, kTileColumns>(t, columns);
+}
 void avx2::multiply_few_s8_u8(const Tile& t, std::int64_t columns) {
-  with_few_rows(t, [&]<int kR>() { multiply_bytes<Signed, Unsigned, kR>(t, columns); });
+  with_few_rows(
+      t, [&]<int kR>() { multiply_bytes<Signed, Unsigned, kR, 1, Fetch::ahead, Fetch::ahead>(t, columns); });
 }
 void avx2::multiply_few_u8_s8(const Tile& t, std::int64_t columns) {
-  with_few_rows(t, [&]<int kR>() { multiply_few_pv<Unsigned, Signed, kR>(t, columns); });
+  with_few_rows(t, [&]<int kR>() {
+    constexpr int kColumns = kR == 1 ? 4 : kR == 4 ? 1 : 2;  // 8 or 12 sums
+    multiply_bytes<Unsigned, Signed, kR, kColumns, Fetch::rows_ahead>(t, columns);
+  });
 }
-void avx2::multiply_few_f32(const Tile& t, std::int64_t columns) { multiply_few<FusedF32>(t, columns); }
+void avx2::multiply_few_qk_f32(const Tile& t, std::int64_t columns) { multiply_few_qk<FusedF32>(t, columns); }
+void avx2::multiply_few_pv_f32(const Tile& t, std::int64_t columns) { multiply_few_pv<FusedF32>(t, columns); }
 
 }  // namespace octet::cpu

@@ -15,7 +15,8 @@ void multiply_u8_s8(const Tile& tile, std::int64_t columns);      ///< a u8, b s
 void multiply_f32(const Tile& tile, std::int64_t columns);        ///< fused multiply-add
 void multiply_few_s8_u8(const Tile& tile, std::int64_t columns);  ///< the same of few rows, Q K^T
 void multiply_few_u8_s8(const Tile& tile, std::int64_t columns);  ///< and P V
-void multiply_few_f32(const Tile& tile, std::int64_t columns);
+void multiply_few_qk_f32(const Tile& tile, std::int64_t columns);
+void multiply_few_pv_f32(const Tile& tile, std::int64_t columns);
 
 }  // namespace octet::cpu::avx2
 

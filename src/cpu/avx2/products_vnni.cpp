@@ -16,16 +16,16 @@ struct UnsignedA {
 }  // namespace
 
 void avx_vnni::multiply_s8_u8(const Tile& t, std::int64_t columns) {
-  multiply<UnsignedB, kTileRows>(t, columns);
+  multiply<UnsignedB, kTileRows, kTileColumns>(t, columns);
 }
 void avx_vnni::multiply_u8_s8(const Tile& t, std::int64_t columns) {
-  multiply<UnsignedA, kTileRows>(t, columns);
+  multiply<UnsignedA, kTileRows, kTileColumns>(t, columns);
 }
 void avx_vnni::multiply_few_s8_u8(const Tile& t, std::int64_t columns) {
-  multiply_few<UnsignedB>(t, columns);
+  multiply_few_qk<UnsignedB>(t, columns);
 }
 void avx_vnni::multiply_few_u8_s8(const Tile& t, std::int64_t columns) {
-  multiply_few<UnsignedA>(t, columns);
+  multiply_few_pv<UnsignedA>(t, columns);
 }
 
 }  // namespace octet::cpu
