@@ -23,10 +23,10 @@ class WideSoftmax {
   using ThisVisit = Visit<S, Isa>;
   static constexpr std::int64_t kLanes = Isa::kLanes, kPBytes = kPBytesOf<S, Isa>;
   static constexpr bool kRowLanes = S::kRowLanes;
-  /// Whether the weights of rows without a bias are the instruction set's own, within what the scheme allows.
+  /// Whether weights are the instruction set's own, within what the scheme allows.
   static constexpr bool kApproximates = requires {
     S::kWeightError;
-    typename Isa::Approximate;
+    requires Isa::Approximate::kP == S::kP;
   };
 
  public:
@@ -36,10 +36,11 @@ class WideSoftmax {
   /// Sums to codes of P, their mass into the group's state.
   void softmax(Group& group, ThisVisit& visit) const {
     if constexpr (kApproximates) {
-      if (!bias_.any()) return approximate(group, visit);
+      approximate(group, visit);
+    } else {
+      score(group, visit);
+      weigh(group, visit);
     }
-    score(group, visit);
-    weigh(group, visit);
   }
 
   /// The largest sum that each row sees; room for as many rows as lanes.
@@ -101,26 +102,33 @@ class WideSoftmax {
     }
   }
 
-  /// softmax() with the instruction set's own weights: scores are sums times one factor. Each stage takes all
-  /// rows before the next begins: a row's own stages wait for each other.
+  /// softmax() with the instruction set's own weights: scores are sums times one factor, or with a bias what
+  /// score() stores. Each stage takes all rows before the next begins: a row's own stages wait for each
+  /// other.
   void approximate(Group& group, ThisVisit& visit) const {
     using Own = typename Isa::Approximate;
     static_assert(Own::kError <= S::kWeightError, "the error bound counts what the scheme says");
+    const bool scored = bias_.any();
+    const float factor = scored ? 1 : scheme_.octaves;
     const auto sums = [&](std::int64_t r) {
       const std::byte* row = memory_.score + r * memory_.score_row;
-      return typename Own::Row{reinterpret_cast<const float*>(row), visit.keys[r], visit.low, visit.high};
+      const KeySpan keys = scored ? KeySpan{visit.low, visit.high} : visit.keys[r];
+      return typename Own::Row{reinterpret_cast<const float*>(row), keys, visit.low, visit.high};
     };
     F32 rows[Isa::kRows];
+    if (scored) {
+      score(group, visit);
+    } else {
+      for (std::int64_t r = 0; r < Isa::kRows; ++r)
+        rows[r] = visit.seen >> r & 1 ? Own::largest(sums(r)) : F32{};
+      const F32 peaks = rows_reduced<Isa::kRows>(rows, Larger{}) * factor;
+      visit.step[0] =
+          scheme_.step(group.state[0], peaks, scheme_.view(group.row[0], visit.block.constants, Acc{}));
+    }
     for (std::int64_t r = 0; r < Isa::kRows; ++r)
-      rows[r] = visit.seen >> r & 1 ? Own::largest(sums(r)) : F32{};
-    const F32 peaks = rows_reduced<Isa::kRows>(rows, Larger{}) * scheme_.octaves;
-    visit.step[0] =
-        scheme_.step(group.state[0], peaks, scheme_.view(group.row[0], visit.block.constants, Acc{}));
-    for (std::int64_t r = 0; r < Isa::kRows; ++r)
-      rows[r] = visit.seen >> r & 1
-                    ? Own::weigh(sums(r), scheme_.octaves, lane_of<L>(visit.step[0].origin, r),
-                                 memory_.p + r * memory_.p_row)
-                    : F32{};
+      rows[r] = visit.seen >> r & 1 ? Own::weigh(sums(r), factor, lane_of<L>(visit.step[0].origin, r),
+                                                 memory_.p + r * memory_.p_row)
+                                    : F32{};
     clear_unseen(memory_, visit, visit.low);
     absorb_lanes(scheme_, group, visit, rows_reduced<Isa::kRows>(rows, Plus{}));
   }
@@ -177,7 +185,8 @@ class WideSoftmax {
     for (; at < high; at += kLanes) masked(at);
   }
 
-  /// Replaces the row's sums by scores; returns the largest visible one.
+  /// Replaces the row's sums by scores, for weights of the set's own those of hidden keys by the least;
+  /// returns the largest visible one.
   Element1<Score> score_row(const ThisVisit& visit, std::int64_t r, const View& view,
                             const RowKeys<Isa>& keys) const {
     std::byte* row = memory_.score + r * memory_.score_row;
@@ -198,7 +207,10 @@ class WideSoftmax {
           const Score score =
               scheme_.score(load<Acc>(row + 4 * at), view, key(begin + at), scheme_.bias(bias));
           most = (mask & (score > most)) ? score : most;
-          store(row + 4 * at, score);
+          if constexpr (kApproximates)
+            store(row + 4 * at, mask ? score : lowest<Score>());
+          else
+            store(row + 4 * at, score);
         });
     return reduced(most, Larger{});
   }

@@ -15,10 +15,16 @@ inline constexpr float kExp2Least = -126.0f;
 /// From here on the result is Inf.
 inline constexpr float kExp2Most = 128.0f;
 
+/// Coefficients of f, f^2, ... f^6 of 2^f for f in [-1/2, 1/2]: scripts/fit_exp2.py, Remez with the constant
+/// term held at 1.
+inline constexpr float kExp2Term1 = 6.931471825e-01f, kExp2Term2 = 2.402259409e-01f,
+                       kExp2Term3 = 5.550366268e-02f, kExp2Term4 = 9.625445120e-03f,
+                       kExp2Term5 = 1.338792732e-03f, kExp2Term6 = 1.333242544e-04f;
+
 /// 2^x for any x. Relative error at most 1.01e-7 on [-126, 128); exact at integers; 0 below -126 (and at
 /// -Inf); Inf from 128; NaN gives NaN. Never above 1 for x <= 0. Monotone for |x| >= 1/2; nearer to 0, where
 /// arguments are denser than results, it may fall by one unit in the last place (f q is rounded before 1 is
-/// added). Coefficients: scripts/fit_exp2.py, Remez with the constant term held at 1.
+/// added).
 template <class F32>
 OCTET_HD constexpr F32 exp2_poly(F32 x) {
   using T = LaneTraits<F32>;
@@ -27,11 +33,11 @@ OCTET_HD constexpr F32 exp2_poly(F32 x) {
   const F32 t = T::min(T::max(x, kExp2Least), kExp2Most);
   const F32 shifted = t + kMagic;
   const F32 f = t - (shifted - kMagic);  // in [-1/2, 1/2], exact
-  F32 q = 1.333242544e-04f * f + 1.338792732e-03f;
-  q = q * f + 9.625445120e-03f;
-  q = q * f + 5.550366268e-02f;
-  q = q * f + 2.402259409e-01f;
-  q = q * f + 6.931471825e-01f;
+  F32 q = kExp2Term6 * f + kExp2Term5;
+  q = q * f + kExp2Term4;
+  q = q * f + kExp2Term3;
+  q = q * f + kExp2Term2;
+  q = q * f + kExp2Term1;
   const F32 p = 1.0f + f * q;  // in [0.707, 1.415]
   // Times 2^n, by adding n to the exponent field: at n = -126 f >= 0, so p >= 1 stays normal; at n = 128 f <=
   // 0, so p < 1 stays finite, or p = 1 becomes Inf exactly.

@@ -1,6 +1,7 @@
 // AVX-512 with VNNI, as attend.inl asks for it; the sets with its lanes and other products begin from here.
 #include <immintrin.h>
 
+#include "cpu/avx512/plain_weights.inl"
 #include "cpu/avx512/products.h"
 #include "cpu/nest.inl"
 #include "lanes/vector.h"
@@ -74,6 +75,7 @@ struct Isa512 {
       avx512::kFewRows,
       avx512::multiply_f32_and_fold};
   static constexpr Products kHalves = kFloats;
+  using Approximate = FloatSoftmax;
   /// The low byte of each lane.
   static void store_codes(std::byte* at, Lane::I32 codes) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(at), _mm512_cvtepi32_epi8(reinterpret_cast<__m512i>(codes)));

@@ -1,14 +1,6 @@
-// The softmax of plain scores with P in bf16: a sum is read twice, for the row's largest and for its weight,
-// and nothing is stored but P. For schemes whose scores are sums times one factor, and that let weights be
-// off by kWeightError.
+// The softmax of plain scores with P in bf16.
 #pragma once
-#include <immintrin.h>
-
-#include <cstdint>
-
-#include "cpu/bias.inl"
-#include "lanes/native.h"
-#include "numerics/exp2.h"
+#include "cpu/avx512/plain_weights.inl"
 
 namespace octet::cpu {
 namespace {
@@ -28,32 +20,13 @@ constexpr double cubic_error() {
   return largest;
 }
 
-class HalvesSoftmax {
-  static constexpr std::int64_t kLanes = 16;
-
+class HalvesSoftmax : public PlainRow {
  public:
-  using F32 = simd::RegisterOf<float, 64>;
+  static constexpr Operand kP = Operand::bf16;
   /// Of a weight, relatively.
   static constexpr double kError = 7.6e-5;
   static_assert(cubic_error() + 4 * 0x1p-24 < kError,
                 "the cubic and its roundings are within what is stated");
-
-  /// One row against a key block, of which P is wanted of keys [low, high).
-  struct Row {
-    const float* sums;  ///< [key of the block]
-    KeySpan keys;       ///< that the row sees
-    std::int64_t low, high;
-  };
-
-  /// The largest of the row's sums, by lanes; NaN is left out.
-  static F32 largest(const Row& row) {
-    __m512 a = _mm512_set1_ps(kMinusInfinity), b = a;
-    for_runs(row, [&](const float* sums, std::int64_t, auto seen) {
-      a = seen.larger(a, _mm512_loadu_ps(sums), kLow);
-      b = seen.larger(b, _mm512_loadu_ps(sums + kLanes), kHigh);
-    });
-    return reinterpret_cast<F32>(_mm512_max_ps(a, b));
-  }
 
   /// P of the row's keys, weights 2^(sum * factor - origin) in bf16, 0 for a key that it does not see;
   /// returns the sum of the unrounded weights, by lanes. p: [key of the block], written in whole runs.
@@ -70,42 +43,6 @@ class HalvesSoftmax {
   }
 
  private:
-  static constexpr std::int64_t kRun = 2 * kLanes;  ///< keys of a store of P
-  static constexpr int kLow = 0, kHigh = kLanes;    ///< the first key of a run's vectors
-
-  /// A run that the row sees wholly, or in part.
-  struct All {
-    static __m512 larger(__m512 most, __m512 x, int) { return _mm512_max_ps(x, most); }
-    static __m512 only(__m512 x, int) { return x; }
-  };
-  struct Some {
-    std::uint32_t keys;
-    __mmask16 lanes(int half) const { return static_cast<__mmask16>(keys >> half); }
-    __m512 larger(__m512 most, __m512 x, int half) const {
-      return _mm512_mask_max_ps(most, lanes(half), x, most);
-    }
-    __m512 only(__m512 x, int half) const { return _mm512_maskz_mov_ps(lanes(half), x); }
-  };
-
-  /// Keys [first, last) of a run, one a bit.
-  static std::uint32_t bits(std::int64_t first, std::int64_t last) {
-    const auto below = [](std::int64_t key) {
-      const std::int64_t keys = key < 0 ? 0 : key < kRun ? key : kRun;
-      return static_cast<std::uint32_t>((std::uint64_t{1} << keys) - 1);
-    };
-    return below(last) & ~below(first);
-  }
-
-  template <class Body>
-  static void for_runs(const Row& row, const Body& body) {
-    for (std::int64_t at = row.low / kRun * kRun; at < row.high; at += kRun) {
-      if (row.keys.first <= at && at + kRun <= row.keys.last)
-        body(row.sums + at, at, All{});
-      else
-        body(row.sums + at, at, Some{bits(row.keys.first - at, row.keys.last - at)});
-    }
-  }
-
   /// 2^x for x <= 0, and 2^-126 for what is below; NaN for NaN.
   static __m512 exp2(__m512 x) {
     constexpr int kDown = 1;  // f = x - floor(x)
