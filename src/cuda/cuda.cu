@@ -245,6 +245,13 @@ bool runs_at_once(const AttentionDesc& d, const Cut& parts) {
   return fits(d, parts) && blocks_of(d, parts.warps) <= std::min(most, fit) * runtime::processors();
 }
 
+/// Whether each row has so many key blocks and sees all their keys, and no bias is added: what tiles of lone
+/// blocks are for.
+bool has_lone_blocks(const AttentionDesc& d, std::int32_t blocks) {
+  return d.sequences == 0 && d.bias == AttentionDesc::Bias::none && d.mask == Mask::none &&
+         d.window_left < 0 && d.window_right < 0 && key_blocks_of(d) == blocks;
+}
+
 /// Hopper's own kernels have one block of threads a processor, and take a while to begin: a call is for them
 /// where it keeps most processors busy to its end, and its rows have many keys. Up to 64 channels mma.sync is
 /// not as far behind, least of all where keys share their scales (docs/cuda.md).
@@ -284,6 +291,11 @@ Cut usual_cut(const AttentionDesc& d) {
       key_blocks_of(d) <= 1 && 2 * blocks_of(d, kFew) > all && 2 * blocks_of(d, cut.warps) <= all;
   if (blocks_of(d, kFew) <= kFewBlocks * all && !short_of_half) cut.warps = kFew;
   while (cut.warps > 1 && !fits(d, cut)) cut.warps /= 2;
+  for (std::int32_t parts = 1; parts <= 2; ++parts) {
+    const int tile = mma::tile_like(cut.tile, parts, mma::kTileTable[cut.tile].computed, true);
+    if (tile >= 0 && has_lone_blocks(d, parts) && fits(d, {tile, kFew}))
+      return {tile, parts == 1 ? cut.warps : kFew};
+  }
   Cut parts{mma::tile_like(cut.tile, 2, mma::kTileTable[cut.tile].computed), kFew};
   if (parts.tile < 0 || key_blocks_of(d) < 2 || !runs_at_once(d, parts)) return cut;
   const Cut single{parts.tile, 1};
@@ -326,7 +338,8 @@ std::vector<Cut> cuts_of(const AttentionDesc& d) {
   const mma::Tile least = mma::kTileTable[tile_of(d)];
   for (std::int32_t tile = 0; tile < mma::kTileCount; ++tile) {
     if (mma::kTileTable[tile].head_dim < least.head_dim || mma::kTileTable[tile].keys < least.keys ||
-        mma::kTileTable[tile].computed < widest_block(d))
+        mma::kTileTable[tile].computed < widest_block(d) ||
+        (mma::kTileTable[tile].lone_blocks && !has_lone_blocks(d, mma::kTileTable[tile].key_parts)))
       continue;
     for (std::int32_t warps = mma::kMostWarps / mma::kTileTable[tile].key_parts; warps >= 1; warps /= 2) {
       const Cut cut{tile, warps};

@@ -32,6 +32,7 @@ EDGES = {
     "IntegerScheme::output_scale": (EVERYTHING, "a row's scale as f32"),
     "end_rows": (OWN_LINES, "codes times their scale"),
     "ScaledRows::put": (OWN_LINES, "codes times their scale"),
+    "LoneEnds::put": (OWN_LINES, "codes times their scale"),
     "RowStore::code_factor": (EVERYTHING, "codes times their scale"),
     "RowStore::rows": (EVERYTHING, "outputs in the caller's format"),
     "store_ends": (OWN_LINES, "a row's scale, 0 of an empty row"),

@@ -38,7 +38,8 @@ class Attention {
   using Tiles = SharedTiles<S, kTile>;
   static constexpr bool kTwoBuffers = Tiles::kStages == 2;
   static constexpr int kParts = kTile.key_parts;
-  static_assert(kParts == 1 || (MergesParts<S> && kTwoBuffers && kParts == 2), "each part has a buffer");
+  static_assert(kParts == 1 || ((MergesParts<S> || kTile.lone_blocks) && kTwoBuffers && kParts == 2),
+                "each part has a buffer");
 
   __device__ Attention(const Call& call, Shared& shared)
       : call_(call),
@@ -48,6 +49,17 @@ class Attention {
         scheme_(scheme_of<S>(call)) {}
 
   __device__ __forceinline__ void run() {
+    with_rows([&](const HeadOperand& q, const HeadOperand& k, const HeadOperand& v, const HeadBias& bias,
+                  std::int32_t begin, const Sequence& queries, const Sequence& keys) {
+      std::int32_t above = octaves_above(keys.length);
+      while (!attend_rows(q, k, v, bias, begin, queries, keys, above)) above = 0;
+    });
+  }
+
+ protected:
+  /// body() of the operands of the block of threads' head, the bias, its first row and the sequences.
+  template <class Body>
+  __device__ __forceinline__ void with_rows(const Body& body) {
     // The last tiles come first: under a causal mask they are the longest.
     const std::int32_t group = static_cast<std::int32_t>(gridDim.x - 1 - blockIdx.x);
     const std::int32_t index = sequence_of_group(call_.queries, group, rows_a_block_);
@@ -60,12 +72,9 @@ class Attention {
     const HeadOperand k(call_.k, call_.keys, keys, head / call_.group);
     const HeadOperand v(call_.v, call_.keys, keys, head / call_.group);
     const HeadBias bias(call_, queries.batch, head);
-
-    std::int32_t above = octaves_above(keys.length);
-    while (!attend_rows(q, k, v, bias, begin, queries, keys, above)) above = 0;
+    body(q, k, v, bias, begin, queries, keys);
   }
 
- private:
   static constexpr int kTiles = kTile.computed / 8;
   using Rows = LaneRow<S>[kRowsALane];
   using Threads = tile::Threads<kParts>;
@@ -387,6 +396,9 @@ class Attention {
     }
   }
 
+  /// Of two parts with a key block each, the second one's halves of rows change places: what a lane ends lies
+  /// first.
+  static __device__ __forceinline__ int flipped_rows() { return kTile.lone_blocks ? 8 * Threads::part() : 0; }
   static __device__ __forceinline__ int channel_of_lane(int tile, int c) {
     return tile * 8 + static_cast<int>(threadIdx.x % 4) * 2 + c;
   }
@@ -400,35 +412,11 @@ class Attention {
   static_assert(kMostWarps == 4, "the logarithm of 8 is not half of it");
   const Divider rows_a_block_;
   const std::uint32_t address_;  ///< of what is shared
-  const Place<Tiles::kQkRow> q_rows_ = Place<Tiles::kQkRow>::of_rows();
+  const Place<Tiles::kQkRow> q_rows_ = Place<Tiles::kQkRow>::of_rows(flipped_rows());
   const Place<Tiles::kQkRow> k_columns_ = Place<Tiles::kQkRow>::of_columns();
   const Place<Tiles::kVRow> v_columns_ = Place<Tiles::kVRow>::of_columns();
   const RowCopy<Tiles::kVRow, kTile.head_dim, kMostWarps / kParts> copy_v_{Tiles::kVRow};
   const S scheme_;
 };
-
-/// Blocks of threads that a processor's registers hold; the compiler gives each thread what that leaves it.
-/// Measured on an H200, int8 without constants of keys: 4 x 32 x 4096 x 64 355 TOPS by four and 333 by three,
-/// 1 x 16 x 16384 x 128 496 by three and 440 by two; f16 of 64 channels 198 by four and 235 by three. Long
-/// rows spill beside a third block, and took 13 % longer (`integer`, 4 x 32 x 4096 x 64).
-template <class S, Tile kTile>
-constexpr int blocks_a_processor() {
-  constexpr bool kLight = std::is_empty_v<typename S::Key> && Element<S::kV>::kBytes == 1;
-  if (kTile.head_dim > 128) return 1;
-  if (kTile.key_parts > 1) return 3;
-  if (LongRows<S>) return 2;
-  if (kTile.head_dim > 64) return kLight ? 3 : 2;
-  return kLight ? 4 : 3;
-}
-
-/// kIndex: of the tile. note: nvcc 13 writes no host code for kernels that are templates of a struct's value.
-template <class S, int kIndex>
-__global__ void __launch_bounds__(kMostWarps * 32, blocks_a_processor<S, kTileTable[kIndex]>())
-    attend(const __grid_constant__ Call call) {
-  extern __shared__ __align__(512) std::byte memory[];
-  if (call.is_placed_by_memory) ptx::wait_for_earlier_kernels();
-  constexpr Tile kTile = kTileTable[kIndex];
-  Attention<S, kTile>(call, *reinterpret_cast<SharedPlan<S, kTile>*>(memory)).run();
-}
 
 }  // namespace octet::cuda::mma

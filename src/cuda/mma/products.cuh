@@ -22,10 +22,10 @@ __device__ __forceinline__ void set_all(Acc (&acc)[kTiles][4], Acc start) {
 template <int kRowBytes>
 class Place {
  public:
-  /// As operand A, rows of which a fragment has sixteen.
-  static __device__ __forceinline__ Place of_rows() {
+  /// As operand A, rows of which a fragment has sixteen; their halves change places where `flipped` is 8.
+  static __device__ __forceinline__ Place of_rows(int flipped = 0) {
     const int lane = static_cast<int>(threadIdx.x % 32);
-    return {lane & 15, lane >> 4};
+    return {(lane & 15) ^ flipped, lane >> 4};
   }
   /// As operand B: two tiles of eight columns each.
   static __device__ __forceinline__ Place of_columns() {

@@ -1,0 +1,140 @@
+// The attention kernel of the mma.sync family for rows of one or two key blocks, each of a warp of its own,
+// of schemes of long rows: no loop, no masks and no bias (attn/lone_block.cuh).
+#pragma once
+#include <cstdint>
+
+#include "cuda/attn/lone_block.cuh"
+#include "cuda/mma/attend.cuh"
+
+namespace octet::cuda::mma {
+
+template <class S, Tile kTile>
+class LoneAttention : Attention<S, kTile> {
+  using Base = Attention<S, kTile>;
+  using Base::call_, Base::shared_, Base::scheme_;
+  using typename Base::Shared;
+  using typename Base::Threads;
+  using typename Base::Tiles;
+  static constexpr int kParts = Base::kParts, kTiles = Base::kTiles;
+  static constexpr int kChannelTiles = kTile.head_dim / 8;
+  static constexpr int kRows = kRowsALane / kParts;  ///< of a lane, that it ends
+
+ public:
+  __device__ LoneAttention(const Call& call, Shared& shared) : Base(call, shared) {}
+
+  __device__ __forceinline__ void run() {
+    Base::with_rows([&](const HeadOperand& q, const HeadOperand& k, const HeadOperand& v, const HeadBias&,
+                        std::int32_t begin, const Sequence& queries,
+                        const Sequence& keys) { attend_rows(q, k, v, begin, queries, keys); });
+  }
+
+ private:
+  using Ends = LoneEnds<S, kTile.head_dim, kRows, kParts>;
+
+  __device__ __forceinline__ void attend_rows(const HeadOperand& q, const HeadOperand& k,
+                                              const HeadOperand& v, std::int32_t begin,
+                                              const Sequence& queries, const Sequence& keys) {
+    const std::int32_t head = static_cast<std::int32_t>(blockIdx.y);
+    const std::int32_t first_row = begin + Base::first_row_of_warp();
+    const int part = Threads::part(), lane = static_cast<int>(threadIdx.x % 32);
+    // Row r of a lane is one of the second half of the warp's rows where r ^ part is 1.
+    const std::int32_t own_row = first_row + lane / 4 + 8 * (attn::own_row<kRowsALane>() ^ part);
+    const std::int32_t size = call_.key_block;
+    const std::int32_t first_slot = head / call_.group * call_.packed.blocks_per_head +
+                                    first_group_bound(call_.keys, keys.index, call_.key_block);
+    const KeyBlock block{part, part * size, min(size, keys.length - part * size), first_slot + part};
+    const typename Base::KeyRows k_rows = Base::key_rows(k, first_slot);
+    const typename Base::QueryRows query_rows = Base::query_rows_of(q, begin, queries.length);
+    const float* const q_scale = tile::kept(q.scale_at(min(own_row, queries.length - 1), 0));
+    const std::byte* const block_k = tile::kept(k_rows.first + block.number * k_rows.block_bytes);
+    const std::byte* const block_v = tile::kept(Base::packed_v(block));
+    ptx::wait_for_earlier_kernels();
+    if (call_.next_starts == NextStarts::early) ptx::let_the_next_kernel_start();
+    Base::load_k(k_rows, block, block_k);
+    Base::load_v(block, block_v);
+    Base::load_q(q, query_rows, begin, queries.length);
+    ptx::commit_copies();
+    const typename S::Block of_block = block_constants<S>(call_, block);
+    const float scale = q.has_scales() ? *q_scale : 1.0f;
+    Base::put_channels(v);
+    const LoneBlock<S, kTiles, kTile.keys> lone(scheme_, scale, of_block);
+    ptx::wait_copies<0>();
+    __syncthreads();
+
+    PWords<S, kTiles> p;
+    typename S::Term own_term;
+    {
+      typename S::Acc acc[kTiles][4];
+      multiply_qk<S::kQk, Tiles::kQkRow>(
+          acc, Base::address(shared_.tiles.q) + Base::first_row_of_warp() * Tiles::kQkRow, Base::q_rows_,
+          Base::address_of_k(block), Base::k_columns_, typename S::Acc{});
+      own_term = lone.weigh(acc, block.keys, shared_.tiles.keys[block.number], p);
+    }
+    typename S::PvAcc pv[kChannelTiles][4];
+    multiply_pv<S::kP, S::kV, Tiles::kVRow>(pv, p.word, Base::address_of_v(block), Base::v_columns_, 0);
+    if (call_.next_starts == NextStarts::late) ptx::let_the_next_kernel_start();
+
+    auto& parts = shared_.parts(static_cast<int>(blockDim.x) / 32, static_cast<int>(threadIdx.x) / 32);
+    const std::int32_t largest_exponent = put_factors(parts.factors);
+    typename Ends::Sums sums;
+    typename S::Term terms[kParts];
+    if constexpr (kParts == 1) {
+      __syncthreads();  // nobody reads the tiles any more, and the factors are there
+      terms[0] = own_term;
+#pragma unroll
+      for (int i = 0; i < kChannelTiles; ++i) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[i][e >> 1][e & 1][0] = pv[i][e];
+      }
+    } else {
+      if (lane % 4 < kRowsALane) parts.terms[part][lane / 4 + 8 * (lane % 4 ^ part)] = own_term;
+#pragma unroll
+      for (int i = 0; i < kChannelTiles; i += 2)
+        *reinterpret_cast<int4*>(parts.sums[part][i / 2][lane]) = {pv[i][2], pv[i][3], pv[i + 1][2],
+                                                                   pv[i + 1][3]};
+      __syncthreads();  // the same, and the other parts are there
+#pragma unroll
+      for (int t = 0; t < kParts; ++t) terms[t] = parts.terms[part ^ t][lane / 4 + 8 * part];
+#pragma unroll
+      for (int i = 0; i < kChannelTiles; i += 2) {
+        const int4 other = *reinterpret_cast<const int4*>(parts.sums[part ^ 1][i / 2][lane]);
+        const std::int32_t of_other[4] = {other.x, other.y, other.z, other.w};
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+          sums[i + n / 2][0][n % 2][0] = pv[i + n / 2][n % 2];
+          sums[i + n / 2][0][n % 2][1] = of_other[n];
+        }
+      }
+    }
+
+    constexpr int kRowsAPart = kRowsAWarp / kParts;
+    const std::int32_t first_of_part = part * kRowsAPart;
+    StagedRow<kTile.head_dim>* staged = shared_.outputs + Base::first_row_of_warp() + first_of_part;
+    const RowStore store(call_, queries, head);
+    Ends ends(scheme_, sums, terms, shared_.channels, parts.factors, largest_exponent, store, staged);
+    const float own_scale = ends.end();
+    __syncwarp();
+    store.template rows<kRowsAPart>(staged, first_row + first_of_part, queries.length, call_.dim_v);
+    const std::int32_t token = kParts == 1 ? own_row : first_row + lane / 4 + first_of_part;
+    if (lane % 4 >= kRows || token >= queries.length) return;
+    if (store.wants_lse()) store.lse(token, scheme_.lse(ends.state(), lone.row()));
+    store.scale(token, own_scale);
+  }
+
+  /// Factors of the channels at their largest exponent, which is returned, by the warps of the same rows.
+  /// Seen by these from the next barrier on.
+  __device__ __forceinline__ std::int32_t put_factors(std::int32_t (&factors)[kTile.head_dim]) const {
+    using Quick = typename S::QuickEnds;
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    std::int32_t largest = Quick::exponent(shared_.channels[lane]);
+#pragma unroll
+    for (int c = 32; c < kTile.head_dim; c += 32)
+      largest = max(largest, Quick::exponent(shared_.channels[c + lane]));
+    largest = __reduce_max_sync(tile::kAllLanes, largest);
+    for (int c = Threads::part() * 32 + lane; c < kTile.head_dim; c += 32 * kParts)
+      factors[c] = Quick::factor(shared_.channels[c], largest);
+    return largest;
+  }
+};
+
+}  // namespace octet::cuda::mma
