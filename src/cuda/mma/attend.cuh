@@ -137,18 +137,18 @@ class Attention {
     const RowScales<S> row_scales = scales_of_rows<S>(q, begin + first_row_of_warp(), queries.length);
     const QueryRows query_rows = query_rows_of(q, begin, queries.length);
     ChannelScales<DeviceLane> channel_scales;
-    const auto prepare = [&] {
-      float scales[RowScales<S>::kCount];
+    float scales[RowScales<S>::kCount];
+    const auto read = [&] {
       row_scales.read(scales);
-      if constexpr (kParts == 1)
-        put_channels(v);
-      else
-        channel_scales = end_scales(v, min(Threads::number(), call_.dim_v - 1));
+      if constexpr (kParts > 1) channel_scales = end_scales(v, min(Threads::number(), call_.dim_v - 1));
+    };
+    const auto prepare = [&] {
+      if constexpr (kParts == 1) put_channels(v);
       open_rows(rows, scheme_, scales, begin + first_row_of_warp());
       if constexpr (LongRows<S>) rows[0].own.above = above;
     };
     const auto load_rows = [&] { load_q(q, query_rows, begin, queries.length); };
-    visit_blocks(rows, outputs, load_rows, prepare, k, bias, begin, queries, keys, head / call_.group);
+    visit_blocks(rows, outputs, load_rows, read, prepare, k, bias, begin, queries, keys, head / call_.group);
     if (call_.next_starts == NextStarts::late) ptx::let_the_next_kernel_start();
     StagedRow<kTile.head_dim>* staged = shared_.outputs + first_row_of_warp();
     const RowStore store(call_, queries, head);
@@ -253,12 +253,14 @@ class Attention {
     }
   }
 
-  /// load_rows(): Q; prepare(): what rows and their ends need, while Q and the first key block are on their
-  /// way. All threads see both from the first barrier on.
-  template <class LoadRows, class Prepare>
+  /// load_rows(): Q; read() and prepare(): what rows and their ends need, read before the copies, behind
+  /// which it would wait, and used while Q and the first key block are on their way. All threads see both
+  /// from the first barrier on.
+  template <class LoadRows, class Read, class Prepare>
   __device__ __forceinline__ void visit_blocks(Rows& rows, Outputs<S, kTile.head_dim / 8>& outputs,
-                                               const LoadRows& load_rows, const Prepare& prepare,
-                                               const HeadOperand& k, const HeadBias& bias, std::int32_t begin,
+                                               const LoadRows& load_rows, const Read& read,
+                                               const Prepare& prepare, const HeadOperand& k,
+                                               const HeadBias& bias, std::int32_t begin,
                                                const Sequence& queries, const Sequence& keys,
                                                std::int32_t head) {
     const Visibility visibility{call_, queries.length, keys.length};
@@ -273,6 +275,7 @@ class Attention {
     const std::byte* const first_v = tile::kept(packed_v(first));
     ptx::wait_for_earlier_kernels();
     if (call_.next_starts == NextStarts::early) ptx::let_the_next_kernel_start();
+    read();
     if (first_block < end_block) {
       if (first.number < end_block) {
         load_k(k_rows, first, first_k);

@@ -50,13 +50,16 @@ class LoneAttention : Attention<S, kTile> {
     const std::byte* const block_v = tile::kept(Base::packed_v(block));
     ptx::wait_for_earlier_kernels();
     if (call_.next_starts == NextStarts::early) ptx::let_the_next_kernel_start();
+    // note: behind the copies, which are many, these would wait for them.
+    const typename S::Block of_block = block_constants<S>(call_, block);
+    const float scale = q.has_scales() ? *q_scale : 1.0f;
+    static_assert(kTile.head_dim <= 32 * kParts, "a thread has the constants of one channel");
+    const ChannelScales<DeviceLane> of_channel = end_scales(v, min(Threads::number(), call_.dim_v - 1));
     Base::load_k(k_rows, block, block_k);
     Base::load_v(block, block_v);
     Base::load_q(q, query_rows, begin, queries.length);
     ptx::commit_copies();
-    const typename S::Block of_block = block_constants<S>(call_, block);
-    const float scale = q.has_scales() ? *q_scale : 1.0f;
-    Base::put_channels(v);
+    if (Threads::number() < kTile.head_dim) shared_.channels[Threads::number()] = scheme_.channel(of_channel);
     const LoneBlock<S, kTiles, kTile.keys> lone(scheme_, scale, of_block);
     ptx::wait_copies<0>();
     __syncthreads();
