@@ -292,7 +292,7 @@ Cut usual_cut(const AttentionDesc& d) {
   if (blocks_of(d, kFew) <= kFewBlocks * all && !short_of_half) cut.warps = kFew;
   while (cut.warps > 1 && !fits(d, cut)) cut.warps /= 2;
   for (std::int32_t parts = 1; parts <= 2; ++parts) {
-    const int tile = mma::tile_like(cut.tile, parts, mma::kTileTable[cut.tile].computed, true);
+    const int tile = mma::lone_tile(cut.tile, parts, widest_block(d));
     if (tile >= 0 && has_lone_blocks(d, parts) && fits(d, {tile, kFew}))
       return {tile, parts == 1 ? cut.warps : kFew};
   }

@@ -458,10 +458,11 @@ struct IntegerScheme {
   }
   /// What output_code() needs in a row whose scale is known.
   static OCTET_HD Ending ending(const State& state, const typename QuickEnds::Row& row) {
-    const std::int32_t of_sum = integer::normalised(state.sum.total(), 0, 31).exponent;
+    const integer::Scaled sum = integer::normalised(state.sum.total(), 0, 31);
+    const auto reciprocal = static_cast<std::uint32_t>(integer::reciprocal_of_sum(sum.mantissa));
     const std::int32_t shift =
-        row.scale_exponent + of_sum - integer::kBinOctaves * (state.out_top - state.sum_top) + 61;
-    return {0, row.reciprocal, shift, row.scale_exponent};
+        row.scale_exponent + sum.exponent - integer::kBinOctaves * (state.out_top - state.sum_top) + 61;
+    return {0, reciprocal, shift, row.scale_exponent};
   }
   /// mantissa * reciprocal < 2^62, of which the upper word is enough: at least 53 bits are dropped.
   OCTET_HD I32 output_code(const Wide& wide, const Ending& e) const {

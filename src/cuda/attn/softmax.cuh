@@ -328,7 +328,7 @@ class BlockSoftmax {
                                                      Keys::pair(keys, i * 8 + 8 + column())};
       decltype(weights.code(weights.weight(Score{}, rows[0].step))) code[2][4] = {};
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
+      for (int half = 0; half < 2 && i + half < kTiles; ++half) {  // of an odd number the last stands alone
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           auto weight = weights.weight(score[i + half][e], rows[e >> 1].step);

@@ -17,7 +17,7 @@ template <class S, Tile kTile>
 constexpr int blocks_a_processor() {
   constexpr bool kLight = std::is_empty_v<typename S::Key> && Element<S::kV>::kBytes == 1;
   if (kTile.head_dim > 128) return 1;
-  if (kTile.lone_blocks) return 4;
+  if (kTile.lone_blocks) return kTile.head_dim <= 32 ? 5 : 4;
   if (kTile.key_parts > 1) return 3;
   if (LongRows<S>) return 2;
   if (kTile.head_dim > 64) return kLight ? 3 : 2;

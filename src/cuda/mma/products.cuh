@@ -57,12 +57,12 @@ __device__ __forceinline__ void multiply_qk(Acc (&acc)[kTiles][4], std::uint32_t
     std::uint32_t a[4];
     rows.load(a, q, 0, step);
 #pragma unroll
-    for (int pair = 0; pair < kTiles / 2; ++pair) {
+    for (int pair = 0; pair < (kTiles + 1) / 2; ++pair) {
       std::uint32_t b[4];
       columns.load(b, k, pair, step);
       const std::uint32_t low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
       ptx::multiply<kOperand, kOperand>(acc[2 * pair], a, low);
-      ptx::multiply<kOperand, kOperand>(acc[2 * pair + 1], a, high);
+      if (2 * pair + 1 < kTiles) ptx::multiply<kOperand, kOperand>(acc[2 * pair + 1], a, high);
     }
   }
 }

@@ -33,6 +33,7 @@ inline constexpr Tile kTileTable[] = {{32, 64},
                                       {64, 128, 1, 112},
                                       {64, 128, 2, 112},
                                       {32, 64, 1, 64, true},
+                                      {32, 64, 1, 56, true},
                                       {64, 128, 2, 128, true},
                                       {64, 128, 2, 112, true}};
 inline constexpr int kPackedTiles = 5, kTileCount = sizeof(kTileTable) / sizeof(kTileTable[0]);
@@ -58,6 +59,17 @@ constexpr int narrowest_tile(int tile, std::int64_t keys) {
   for (int i = 0; i < kTileCount; ++i)
     if (keys <= kTileTable[i].computed && kTileTable[i].computed < kTileTable[narrowest].computed &&
         tile_like(tile, kTileTable[tile].key_parts, kTileTable[i].computed) == i)
+      narrowest = i;
+  return narrowest;
+}
+
+/// The tile of the same places with lone blocks, so many a row, that computes the fewest for so many keys;
+/// -1: none.
+constexpr int lone_tile(int tile, std::int32_t key_parts, std::int64_t keys) {
+  int narrowest = -1;
+  for (int i = 0; i < kTileCount; ++i)
+    if (keys <= kTileTable[i].computed && tile_like(tile, key_parts, kTileTable[i].computed, true) == i &&
+        (narrowest < 0 || kTileTable[i].computed < kTileTable[narrowest].computed))
       narrowest = i;
   return narrowest;
 }
