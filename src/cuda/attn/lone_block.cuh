@@ -1,11 +1,13 @@
-// Rows of which a warp has one key block and sees all its keys: nothing is carried from block to block, so
-// the sums of P V stay in registers as they are, 32 bits each, and need no bins (numerics/integer_terms.h).
-// Where a row has two key blocks two warps have one each; at the end each takes half of the rows from both.
+// Rows of one or two key blocks, all of whose keys they see: nothing is carried from block to block, so the
+// sums of P V stay in registers as they are, 32 bits each, and need no bins (numerics/integer_terms.h). Of
+// two key blocks two warps have one each, and at the end each takes half of the rows from both; or one warp
+// has both.
 #pragma once
 #include <cstdint>
 
 #include "cuda/attn/epilogue.cuh"
 #include "cuda/attn/softmax.cuh"
+#include "cuda/tile/kept.cuh"
 
 namespace octet::cuda::attn {
 
@@ -29,14 +31,13 @@ class LoneBlock {
   using Key = typename S::Key;
 
  public:
-  __device__ __forceinline__ LoneBlock(const S& scheme, float q_scale, const typename S::Block& block)
+  __device__ __forceinline__ LoneBlock(const S& scheme, const typename S::Row& row,
+                                       const typename S::Block& block)
       : scheme_(scheme),
         block_(block),
-        row_(scheme.row(q_scale)),
+        row_(row),
         views_(scheme.near_views(row_, block)),
         near_(__all_sync(tile::kAllLanes, scheme.fits_u16(row_, block))) {}
-
-  __device__ const typename S::Row& row() const { return row_; }
 
   /// keys: the block's; the constants of its places.
   __device__ __forceinline__ typename S::Term weigh(Acc (&acc)[kTiles][4], std::int32_t keys,
@@ -138,7 +139,7 @@ class LoneBlock {
 
   const S& scheme_;
   const typename S::Block& block_;
-  typename S::Row row_;
+  const typename S::Row& row_;
   typename S::NearViews views_;
   bool near_;
 };
@@ -202,12 +203,15 @@ class LoneEnds {
 #pragma unroll
       for (int t = 0; t < kTerms; ++t) of[r].factor[t] = of_row(joined.factor[t], r);
     }
-    std::int64_t sum[kTiles][kRows][2];
     std::uint32_t sizes[kRows] = {};
-    each([&](int i, int r, int c) {
-      sum[i][r][c] = of[r].sum(sums_[i][r][c]);
-      sizes[r] |= Quick::size(sum[i][r][c]);
-    });
+    each([&](int i, int r, int c) { sizes[r] |= Quick::size(of[r].sum(sums_[i][r][c])); });
+    if constexpr (kTiles * kRows * kTerms > 16) {  // whose sums registers do not hold: they are made twice
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+        for (int t = 0; t < kTerms; ++t) of[r].factor[t] = tile::kept(of[r].factor[t]);
+      }
+    }
     const std::uint32_t own_down =
         Quick::down(own_of(sizes, [](std::uint32_t a, std::uint32_t b) { return a | b; }));
     std::uint32_t down[kRows], peak[kRows] = {};
@@ -221,7 +225,7 @@ class LoneEnds {
       for (int r = 0; r < kRows; ++r) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
-          output[i][r][c] = Quick::output(sum[i][r][c], down[r], c == 0 ? factor.x : factor.y);
+          output[i][r][c] = Quick::output(of[r].sum(sums_[i][r][c]), down[r], c == 0 ? factor.x : factor.y);
           peak[r] = max(peak[r], static_cast<std::uint32_t>(abs(output[i][r][c])));
         }
       }

@@ -38,7 +38,7 @@ class Attention {
   using Tiles = SharedTiles<S, kTile>;
   static constexpr bool kTwoBuffers = Tiles::kStages == 2;
   static constexpr int kParts = kTile.key_parts;
-  static_assert(kParts == 1 || ((MergesParts<S> || kTile.lone_blocks) && kTwoBuffers && kParts == 2),
+  static_assert(kParts == 1 || ((MergesParts<S> || kTile.lone_blocks > 0) && kTwoBuffers && kParts == 2),
                 "each part has a buffer");
 
   __device__ Attention(const Call& call, Shared& shared)
@@ -401,7 +401,9 @@ class Attention {
 
   /// Of two parts with a key block each, the second one's halves of rows change places: what a lane ends lies
   /// first.
-  static __device__ __forceinline__ int flipped_rows() { return kTile.lone_blocks ? 8 * Threads::part() : 0; }
+  static __device__ __forceinline__ int flipped_rows() {
+    return kTile.lone_blocks > 0 ? 8 * Threads::part() : 0;
+  }
   static __device__ __forceinline__ int channel_of_lane(int tile, int c) {
     return tile * 8 + static_cast<int>(threadIdx.x % 4) * 2 + c;
   }

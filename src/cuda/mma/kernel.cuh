@@ -17,7 +17,8 @@ template <class S, Tile kTile>
 constexpr int blocks_a_processor() {
   constexpr bool kLight = std::is_empty_v<typename S::Key> && Element<S::kV>::kBytes == 1;
   if (kTile.head_dim > 128) return 1;
-  if (kTile.lone_blocks) return kTile.head_dim <= 32 ? 5 : 4;
+  if (kTile.lone_blocks > kTile.key_parts) return 3;
+  if (kTile.lone_blocks > 0) return kTile.head_dim <= 32 ? 5 : 4;
   if (kTile.key_parts > 1) return 3;
   if (LongRows<S>) return 2;
   if (kTile.head_dim > 64) return kLight ? 3 : 2;
@@ -31,7 +32,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, blocks_a_processor<S, kTileTa
   extern __shared__ __align__(512) std::byte memory[];
   if (call.is_placed_by_memory) ptx::wait_for_earlier_kernels();
   constexpr Tile kTile = kTileTable[kIndex];
-  using Kernel = std::conditional_t<kTile.lone_blocks, LoneAttention<S, kTile>, Attention<S, kTile>>;
+  using Kernel = std::conditional_t<(kTile.lone_blocks > 0), LoneAttention<S, kTile>, Attention<S, kTile>>;
   Kernel(call, *reinterpret_cast<SharedPlan<S, kTile>*>(memory)).run();
 }
 

@@ -66,7 +66,8 @@ class Launches {
   template <int kIndex>
   static constexpr bool has_tile() {
     constexpr Tile kTile = kTileTable[kIndex];
-    if (kTile.lone_blocks ? !attn::LongRows<S> : kTile.key_parts > 1 && !attn::MergesParts<S>) return false;
+    if (kTile.lone_blocks > 0 ? !attn::LongRows<S> : kTile.key_parts > 1 && !attn::MergesParts<S>)
+      return false;
     return kTiles != Tiles::none && (kTile.computed == kTile.keys || kTiles == Tiles::narrow_too);
   }
 };

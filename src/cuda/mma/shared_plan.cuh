@@ -36,13 +36,14 @@ struct SharedTiles {
   alignas(512) std::byte q[kMostWarps * kRowsAWarp * kQkRow];
 };
 
+/// What warps keep of their outputs, and what they leave for each other.
 template <class S, Tile kTile>
 struct PartsOfTile {
   using Sums = typename Outputs<S, kTile.head_dim / 8>::Shared;
   using Parts = PartsOfRows<S, kTile.head_dim / 8, kTile.key_parts>;
 };
 template <class S, Tile kTile>
-requires(kTile.lone_blocks) struct PartsOfTile<S, kTile> {
+requires(kTile.lone_blocks > 0) struct PartsOfTile<S, kTile> {
   struct Sums {};
   using Parts = LoneParts<S, kTile.head_dim, kTile.key_parts>;
 };
