@@ -32,7 +32,8 @@ BlockOfRow<kChannels> some_block(std::mt19937_64& bits, std::int64_t near) {
   b.v_exponent = static_cast<std::int32_t>(bits() % 4 == 0 ? bits() % 60 : bits() % 3) - 10;
   b.mass = static_cast<std::int64_t>(32767 * 16 + (bits() >> (29 + bits() % 30)));
   const int down = static_cast<int>(bits() % 12);
-  for (std::int32_t& x : b.sum) x = static_cast<std::int32_t>(bits() % (2 * 4145280 + 1)) - 4145280 >> down;
+  constexpr std::int32_t kMost = 255 * 127 * 128;
+  for (std::int32_t& x : b.sum) x = (static_cast<std::int32_t>(bits() % (2 * kMost + 1)) - kMost) >> down;
   return b;
 }
 
