@@ -82,8 +82,9 @@ Result<std::vector<Row>> rows_of(const GpuRunner& runner, const gpu::Stream& str
 std::string text_of(const cuda::Cut& cut) {
   const cuda::mma::Tile& tile = cuda::mma::kTileTable[cut.tile];
   const std::string family = cut.family == cuda::Family::wgmma ? "wgmma " : "";
-  const std::string text = fmt::format("{}{} x {}, {}", family, tile.computed, tile.head_dim, cut.warps);
-  return tile.key_parts == 1 ? text : fmt::format("{} x {}", text, tile.key_parts);
+  std::string text = fmt::format("{}{} x {}, {}", family, tile.computed, tile.head_dim, cut.warps);
+  if (tile.key_parts > 1) text += fmt::format(" x {}", tile.key_parts);
+  return tile.lone_blocks == 0 ? text : fmt::format("{}, of {}", text, tile.lone_blocks);
 }
 
 Status check_names(const std::vector<std::string>& names) {
@@ -109,7 +110,7 @@ Status run(const std::string& output, const std::string& commit, const std::vect
   Json rows = Json::array();
   Table table({{"shape", Align::left},
                {"scheme", Align::left},
-               {"taken: keys x dim, warps x parts", Align::left},
+               {"taken: keys x dim, warps x parts, of so many blocks alone", Align::left},
                {"us"},
                {"best", Align::left},
                {"us"},
@@ -144,6 +145,7 @@ Status run(const std::string& output, const std::string& commit, const std::vect
                         {"family", row.cut.family == cuda::Family::wgmma ? "wgmma" : "mma"},
                         {"warps", row.cut.warps},
                         {"key_parts", cuda::mma::kTileTable[row.cut.tile].key_parts},
+                        {"lone_blocks", cuda::mma::kTileTable[row.cut.tile].lone_blocks},
                         {"us", row.us},
                         {"taken", &row == &taken}});
     }

@@ -245,6 +245,13 @@ bool runs_at_once(const AttentionDesc& d, const Cut& parts) {
   return fits(d, parts) && blocks_of(d, parts.warps) <= std::min(most, fit) * runtime::processors();
 }
 
+/// Whether each row has so many key blocks and sees all their keys, and no bias is added: what tiles of lone
+/// blocks are for.
+bool has_lone_blocks(const AttentionDesc& d, std::int32_t blocks) {
+  return d.sequences == 0 && d.bias == AttentionDesc::Bias::none && d.mask == Mask::none &&
+         d.window_left < 0 && d.window_right < 0 && key_blocks_of(d) == blocks;
+}
+
 /// Hopper's own kernels have one block of threads a processor, and take a while to begin: a call is for them
 /// where it keeps most processors busy to its end, and its rows have many keys. Up to 64 channels mma.sync is
 /// not as far behind, least of all where keys share their scales (docs/cuda.md).
@@ -259,6 +266,26 @@ bool suits_hopper(const AttentionDesc& d) {
   const std::int64_t blocks = groups_of(d, d.tokens_q, hopper_rows(d, tile)) * d.heads_q;
   const std::int64_t turns = (blocks + all - 1) / all;
   return key_blocks_of(d) * d.key_block >= least_keys && 100 * blocks >= least_percent * turns * all;
+}
+
+/// The cut for rows of one or two key blocks; tile -1: they are not, or the scheme has none. Two are computed
+/// by two warps, or by one where all blocks of threads then run at once and those of two would not: 8 x 12 x
+/// 197 x 64 15.0 us by two, 13.3 by one, 64 x 6 47.9 and 51.0 (H200).
+Cut lone_cut(const AttentionDesc& d, const Cut& usual) {
+  constexpr std::int32_t kFew = 2, kOfFew = 4, kOfMost = 3;  // blocks of threads that registers hold
+  const std::int64_t all = runtime::processors();
+  const auto blocks = static_cast<std::int32_t>(std::min<std::int64_t>(key_blocks_of(d), kFew));
+  if (blocks < 1 || !has_lone_blocks(d, blocks)) return {-1};
+  const auto tile = [&](std::int32_t parts) {
+    return mma::lone_tile(usual.tile, blocks, parts, widest_block(d));
+  };
+  Cut cut{tile(blocks), blocks == 1 ? usual.warps : kFew};
+  const Cut in_turn{blocks == 1 ? -1 : tile(1), mma::kMostWarps};
+  if (in_turn.tile >= 0 && fits(d, in_turn) && blocks_of(d, cut.warps) > kOfFew * all &&
+      blocks_of(d, in_turn.warps) <= kOfMost * all)
+    cut = in_turn;
+  if (cut.tile >= 0 && !fits(d, cut)) cut.tile = -1;
+  return cut;
 }
 
 Cut hopper_cut(const AttentionDesc& d, int tile_index) {
@@ -284,6 +311,7 @@ Cut usual_cut(const AttentionDesc& d) {
       key_blocks_of(d) <= 1 && 2 * blocks_of(d, kFew) > all && 2 * blocks_of(d, cut.warps) <= all;
   if (blocks_of(d, kFew) <= kFewBlocks * all && !short_of_half) cut.warps = kFew;
   while (cut.warps > 1 && !fits(d, cut)) cut.warps /= 2;
+  if (const Cut lone = lone_cut(d, cut); lone.tile >= 0) return lone;
   Cut parts{mma::tile_like(cut.tile, 2, mma::kTileTable[cut.tile].computed), kFew};
   if (parts.tile < 0 || key_blocks_of(d) < 2 || !runs_at_once(d, parts)) return cut;
   const Cut single{parts.tile, 1};
@@ -326,7 +354,8 @@ std::vector<Cut> cuts_of(const AttentionDesc& d) {
   const mma::Tile least = mma::kTileTable[tile_of(d)];
   for (std::int32_t tile = 0; tile < mma::kTileCount; ++tile) {
     if (mma::kTileTable[tile].head_dim < least.head_dim || mma::kTileTable[tile].keys < least.keys ||
-        mma::kTileTable[tile].computed < widest_block(d))
+        mma::kTileTable[tile].computed < widest_block(d) ||
+        (mma::kTileTable[tile].lone_blocks > 0 && !has_lone_blocks(d, mma::kTileTable[tile].lone_blocks)))
       continue;
     for (std::int32_t warps = mma::kMostWarps / mma::kTileTable[tile].key_parts; warps >= 1; warps /= 2) {
       const Cut cut{tile, warps};

@@ -91,7 +91,9 @@
 //                   share rows has it made once: passed() of View, Step, NearView and Ending is what scores,
 //                   weights and codes need of them. near_view() and near_score() are the shorter view() and
 //                   score() of rows that fits_u16(); sums go to a Window instead of an Out's bins, by
-//                   enter(), and QuickEnds end most rows
+//                   enter(), and QuickEnds end most rows. lone() and the functions behind it are the same of
+//                   rows that have one or two key blocks, as Terms whose outputs' sums nobody adds before the
+//                   end
 //   lazy_step()     where it is: step() that rescales seldom, for lanes of one value (numerics/unbiased.h)
 //   kAddsAsTheyAre  where it is there: a key block's sums have the factor 1, and kernels fold them at once
 //   block()         takes K's scale or, where V's scales have a reference in each block, also V's largest

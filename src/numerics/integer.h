@@ -14,6 +14,7 @@
 #include "numerics/integer_quick_ends.h"
 #include "numerics/integer_quotient.h"
 #include "numerics/integer_rows.h"
+#include "numerics/integer_terms.h"
 #include "numerics/integer_views.h"
 #include "numerics/integer_window.h"
 
@@ -212,6 +213,9 @@ struct IntegerScheme {
     }
     return keys;
   }
+  /// Of a place behind a key block's last key: with an accumulator of kHiddenAcc its weight and mass are 0.
+  static OCTET_HD Key no_key() { return {kFar, 0}; }
+  static constexpr std::int32_t kHiddenAcc = -(1 << 24);  ///< below every sum of 256 products
   OCTET_HD Channel channel(const ChannelScales<L>& s) const {
     const Channel v = integer::split_lanes<L>(s.v);
     return {v.mantissa, L::add_i32(v.exponent, s.exponent)};
@@ -245,11 +249,16 @@ struct IntegerScheme {
     return row.octaves.exponent + block.k.exponent + 55 + kUnitBits <= 0;
   }
   OCTET_HD View view(const Row& row, const Block& block, std::int32_t peak) const;
+  /// What the view of a row that fits_u16() has without its largest accumulator.
+  using NearViews = integer::Views<L>;
+  OCTET_HD NearViews near_views(const Row& row, const Block& block) const {
+    const typename NearViews::Rows rows{
+        {static_cast<std::int32_t>(row.octaves.mantissa)}, {row.octaves.exponent}, row.octaves.exponent};
+    return NearViews::of(rows, block.k, kUnitBits);
+  }
   /// view() of a row that fits_u16(), in words.
   OCTET_HD View near_view(const Row& row, const Block& block, std::int32_t peak) const {
-    const typename integer::Views<L>::Rows rows{
-        {static_cast<std::int32_t>(row.octaves.mantissa)}, {row.octaves.exponent}, row.octaves.exponent};
-    const auto v = integer::Views<L>::of(rows, block.k, kUnitBits);
+    const NearViews v = near_views(row, block);
     return {peak,
             as_unsigned(v.multiplier) << 16,
             kFar,
@@ -259,25 +268,33 @@ struct IntegerScheme {
             v.position(peak),
             block.v_exponent};
   }
+  static OCTET_HD NearView near(const NearViews& v, std::int32_t peak) {
+    return {L::add_i32(peak, v.half), as_unsigned(v.right), as_unsigned(v.multiplier) << 16};
+  }
   static OCTET_HD NearView near(const View& v) { return {L::add_i32(v.peak, v.half), v.right, v.multiplier}; }
   /// score() of such a row.
   OCTET_HD Score near_score(Acc acc, const NearView& v, const Key& key, Bias b) const {
     const auto scaled = L::srl_u32(as_unsigned(L::sub_i32(v.from, acc)), v.right);
     return L::sub_i32(L::sub_i32(b, as_signed(L::mulhi_u32(scaled, v.multiplier))), key.distance);
   }
+  /// Minus score() where there is no bias. note: of the largest of what nvcc 13 knows to be minus a sum it
+  /// loses signs.
+  OCTET_HD I32 near_distance(Acc acc, const NearView& v, const Key& key) const {
+    const auto scaled = L::srl_u32(as_unsigned(L::sub_i32(v.from, acc)), v.right);
+    return L::add_i32(as_signed(L::mulhi_u32(scaled, v.multiplier)), key.distance);
+  }
+  OCTET_HD I32 distance(Acc acc, const View& v, const Key& key) const {
+    return L::add_i32(far(acc, v), key.distance);
+  }
   /// |bias - distance| <= 2^30 + 2^13.
   OCTET_HD Score score(Acc acc, const View& v, const Key& key, Bias b) const {
-    const I32 r = L::min_i32(L::sub_i32(v.peak, acc), v.limit);
-    const I32 scaled = L::shl_i32(L::sra_i32(L::add_i32(r, v.half), v.right), v.left);
-    const I32 y = as_signed(L::mulhi_u32(as_unsigned(scaled), v.multiplier));
-    return L::sub_i32(L::sub_i32(b, y), key.distance);
+    return L::sub_i32(L::sub_i32(b, far(acc, v)), key.distance);
   }
   OCTET_HD Step step(const State& state, std::int32_t peak, const View& view) const;
   /// 2^((score - origin) / 1024) * 2^15, at most 32767.
   OCTET_HD U16 weight(Score score, const Step& step) const {
     if constexpr (requires { L::kWords; }) {
-      const auto z = as_unsigned(L::sub_i32(step.origin, score));
-      return exp2_word(z < 65535 ? z : 65535);
+      return exp2_lifted(as_unsigned(step.origin) - as_unsigned(score) + kExp2Lift);
     } else {
       return exp2_u16(L::to_u16_i32(L::sub_i32(step.origin, score)));
     }
@@ -303,6 +320,43 @@ struct IntegerScheme {
     out.move_down(step.out.moved);
     out.add(step.out.slot, L::mul_wide(pv, step.fold << step.out.shift));
     return out;
+  }
+  /// What a row takes from a key block that is not added to others yet: integer_terms.h. largest: the
+  /// position of its largest score, a word where the row fits_u16().
+  using Term = integer::Term;
+  template <int kTerms>
+  using Joined = integer::Joined<kTerms>;
+  struct Lone {
+    std::int32_t above;  ///< of the reference, the largest score
+    Term term;           ///< without its mass
+  };
+  template <class Int>
+  OCTET_HD Lone lone(Int largest, std::int32_t v_exponent) const {
+    const Int reference = -((-largest) >> kGridBits);
+    const std::int32_t octave = static_cast<std::int32_t>(reference >> 4);
+    return {static_cast<std::int32_t>((reference * (1 << kGridBits)) - largest),
+            {0, octave, octave + v_exponent, fold_of(static_cast<std::int32_t>(reference & 15))}};
+  }
+  static OCTET_HD std::int64_t mass_of(Sum sum, const Term& term) {
+    return integer::shift_round(sum * term.fold, 12);
+  }
+  /// The state of a row that has these terms alone, its sum in one bin.
+  template <int kTerms>
+  static OCTET_HD State state_of(const Term (&terms)[kTerms]) {
+    State s{};
+    s.sum_top = Term::highest(terms, [](const Term& t) { return t.octave; }) >> 4;
+    s.out_top = Term::highest(terms, [](const Term& t) { return t.out_octave; }) >> 4;
+    for (const Term& t : terms) s.sum.bin[0] += integer::below_top(t.mass, t.octave, s.sum_top);
+    return s;
+  }
+  /// The sum of the bins of such a row's output, of the sums of the terms' products.
+  template <int kTerms>
+  static OCTET_HD std::int64_t total_of(const Term (&terms)[kTerms], const State& state,
+                                        const PvAcc (&sums)[kTerms]) {
+    std::int64_t total = 0;
+    for (int i = 0; i < kTerms; ++i)
+      total += integer::below_top(std::int64_t{sums[i]} * terms[i].fold, terms[i].out_octave, state.out_top);
+    return total;
   }
   /// The same in steps: make_room() for each output where it says so, then sums times the factor are added
   /// to the bin, or set it if the row sees its first key block. Bins that are not in use may hold anything.
@@ -357,12 +411,16 @@ struct IntegerScheme {
     const U16 mantissa = L::subs_u16(65534, L::mulhi_u16(x, slope));
     return L::avg_u16(L::srlv_u16(mantissa, L::srl_u16(z, kUnitBits)), 0);  // rounds half of it
   }
-  /// The same of a word, z <= 65535, in words: the fraction of an octave has the upper bits of one.
-  static OCTET_HD std::uint32_t exp2_word(std::uint32_t z) {
-    const std::uint32_t x = z << (32 - kUnitBits);
-    const std::uint32_t slope = 43900 - L::mulhi_u32(x, 11132);
-    const std::uint32_t mantissa = 65534 - L::mulhi_u32(x, slope);
-    return (L::srl_u32(mantissa, z >> kUnitBits) + 1) >> 1;
+  /// The same of a word, z <= 2^32 - 2^14, in words: the fraction of an octave has ten bits, and floors are
+  /// those of the above, brought together. lifted: z + kExp2Lift, so that its octaves are what the mantissa
+  /// is shifted by.
+  static constexpr std::uint32_t kMantissaBits = 10, kExp2Lift = kMantissaBits << kUnitBits;
+  static OCTET_HD std::uint32_t exp2_lifted(std::uint32_t lifted) {
+    const auto x = as_signed(lifted & ((1u << kUnitBits) - 1));
+    // -(43900 - floor(11132 x / 2^10)), where 11132 / 2^10 is 2783 / 2^8
+    const std::int32_t minus_slope = (x * 2783 - (43900 << 8)) >> 8;
+    const std::int32_t mantissa = x * minus_slope + ((65534 << kMantissaBits) + (1 << kMantissaBits) - 1);
+    return (L::srl_u32(as_unsigned(mantissa), lifted >> kUnitBits) + 1) >> 1;
   }
 
   // --- The end of a row.
@@ -389,6 +447,22 @@ struct IntegerScheme {
                                              std::int32_t largest_exponent, integer::SumsOf sums) const {
     return QuickEnds::row(largest, state.sum.total(), state.out_top - state.sum_top, down, largest_exponent,
                           sums);
+  }
+  /// The same of joined terms.
+  template <int kTerms>
+  OCTET_HD typename QuickEnds::Row quick_row(std::uint32_t largest, const State& state, std::uint32_t down,
+                                             std::int32_t largest_exponent,
+                                             const Joined<kTerms>& joined) const {
+    return QuickEnds::row(largest, state.sum.total(), down, largest_exponent,
+                          {joined.octave - integer::kBinOctaves * state.sum_top, joined.error_bits});
+  }
+  /// What output_code() needs in a row whose scale is known.
+  static OCTET_HD Ending ending(const State& state, const typename QuickEnds::Row& row) {
+    const integer::Scaled sum = integer::normalised(state.sum.total(), 0, 31);
+    const auto reciprocal = static_cast<std::uint32_t>(integer::reciprocal_of_sum(sum.mantissa));
+    const std::int32_t shift =
+        row.scale_exponent + sum.exponent - integer::kBinOctaves * (state.out_top - state.sum_top) + 61;
+    return {0, reciprocal, shift, row.scale_exponent};
   }
   /// mantissa * reciprocal < 2^62, of which the upper word is enough: at least 53 bits are dropped.
   OCTET_HD I32 output_code(const Wide& wide, const Ending& e) const {
@@ -529,6 +603,12 @@ struct IntegerScheme {
     return {factor, power_of<R>(exponent),
             static_cast<typename R::Mask>(not_small & not_large & not_low & not_high & above)};
   }
+  /// How far an accumulator lies below the row's largest, 2^-10 octave.
+  static OCTET_HD I32 far(Acc acc, const View& v) {
+    const I32 r = L::min_i32(L::sub_i32(v.peak, acc), v.limit);
+    const I32 scaled = L::shl_i32(L::sra_i32(L::add_i32(r, v.half), v.right), v.left);
+    return as_signed(L::mulhi_u32(as_unsigned(scaled), v.multiplier));
+  }
   static OCTET_HD std::int32_t fold_of(std::int32_t sixteenth);
   static OCTET_HD std::int32_t used_after(const Step& step) {
     std::int32_t used = 0;
@@ -623,8 +703,12 @@ OCTET_HD typename IntegerScheme<L>::Step IntegerScheme<L>::step(const State& sta
 
 template <class L>
 OCTET_HD std::int32_t IntegerScheme<L>::fold_of(std::int32_t sixteenth) {
-  constexpr integer::Folds kFolds;
-  return kFolds.of[sixteenth];
+  if constexpr (requires { L::kWords; }) {
+    return integer::fold_in_words(sixteenth);
+  } else {
+    constexpr integer::Folds kFolds;
+    return kFolds.of[sixteenth];
+  }
 }
 
 // One reciprocal a row, no division of an output: codes are mantissas times the sum's reciprocal, shifted so

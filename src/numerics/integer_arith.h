@@ -70,6 +70,19 @@ struct Folds {
                          2896, 3025, 3158, 3298, 3444, 3597, 3756, 3922};
 };
 
+/// The same without a table, which a GPU would have in local memory: a cubic, and where it is one too low.
+OCTET_HD constexpr std::int32_t fold_in_words(std::int32_t i) {
+  constexpr std::int32_t kTooLow = 0x3eb;  // a bit an i
+  return ((((10 * i + 464) * i + 22798) * i + 524145) >> 8) + (kTooLow >> i & 1);
+}
+constexpr bool folds_agree() {
+  constexpr Folds kFolds;
+  for (std::int32_t i = 0; i < 16; ++i)
+    if (fold_in_words(i) != kFolds.of[i]) return false;
+  return true;
+}
+static_assert(folds_agree(), "both are round(2^11 * 2^(i / 16))");
+
 /// log2(x) in units of 2^-24, truncated, for 1 <= x < 2^63: each squaring of a 32-bit mantissa yields one
 /// bit.
 OCTET_HD constexpr std::int64_t log2_q24(std::int64_t x) {

@@ -26,8 +26,9 @@ struct QuickEnds {
   /// What a row's outputs share once their largest is known.
   struct Row {
     I32 up;          ///< brings the largest to 30 bits
-    U32 reciprocal;  ///< of the row's sum, 31 bits
-    I32 shift;       ///< from the upper word of their product to codes
+    U32 reciprocal;  ///< of the row's sum, 31 bits, near
+
+    I32 shift;  ///< from the upper word of their product to codes
     U32 half, margin, fraction;
     I32 scale_exponent;
     bool sure;  ///< whether the largest has bits enough
@@ -63,34 +64,52 @@ struct QuickEnds {
     return L::mulhi_i32(L::low_word_down(sum, down), factor);
   }
 
+  /// In which units an output's sum is.
+  struct Unit {
+    I32 octave;      ///< above the row sum's unit
+    I32 error_bits;  ///< the sum is within 2^so many units of the total of the output's bins; 0: that itself
+  };
+  static OCTET_HD Unit unit(I32 tops, SumsOf sums) {
+    return sums == SumsOf::window ? Unit{kBinOctaves * (tops - 1), kBinOctaves - 1}
+                                  : Unit{kBinOctaves * tops, 0};
+  }
+
   /// largest: output() of the row in size. total: the row sum, above 0. tops: how many bins the highest of
   /// the outputs lies above that of the sum.
   static OCTET_HD Row row(U32 largest, std::int64_t total, I32 tops, U32 down, I32 largest_exponent,
                           SumsOf sums) {
-    constexpr I32 kMostUp = 8;  // of 30 bits at least 22 are an output's
-    constexpr I32 kCodeBits = 7, kSumBits = 31;
-    constexpr I32 kLeastDown = 6;  // of a window: what its total rounds is then less than 2^-14 of it
+    return row(largest, total, down, largest_exponent, unit(tops, sums));
+  }
+  static OCTET_HD Row row(U32 largest, std::int64_t total, U32 down, I32 largest_exponent, const Unit& unit) {
+    constexpr I32 kMostUp = 8;                        // of 30 bits at least 22 are an output's
+    constexpr I32 kCodeBits = 7, kMantissaBits = 31;  // what exponents of sums are of
+    constexpr I32 kLeastBelow = 9;  // bits that an error lies below a unit of outputs times 2^14, at least
     constexpr U32 kWord = 32;
     Row r{};
     r.up = as_signed(L::clz_u32(largest)) - 2;
-    const I32 bins_down = sums == SumsOf::window ? 1 : 0;
-    if (r.up > kMostUp || down > kWord || as_signed(down) < bins_down * kLeastDown) return r;
-    const Scaled sum = normalised(total, 0, kSumBits);
-    r.reciprocal = static_cast<U32>(reciprocal_of_sum(sum.mantissa));
+    const bool is_total = unit.error_bits == 0;
+    if (r.up > kMostUp || down > kWord || (!is_total && as_signed(down) < unit.error_bits - kLeastBelow))
+      return r;
+    const I32 high = L::high_word(total), low = L::low_word(total);
+    const bool is_short = high == 0;
+    const I32 first = is_short ? low : high, zeros = as_signed(L::clz_u32(as_unsigned(first)));
+    const I32 sum = upper_word<L>(first, is_short ? 0 : low, zeros);
+    const I32 sum_exponent = (is_short ? 32 : 64) - zeros - kMantissaBits;
+    r.reciprocal = near_reciprocal_of_sum<L>(as_unsigned(sum));
     const U32 product = L::mulhi_u32(largest << r.up, r.reciprocal);  // 2^26...2^29
     r.shift = 32 - as_signed(L::clz_u32(product)) - kCodeBits;
-    // Outputs are off by 2, of windows by 2^(14 - down) more, and reciprocals below 2^31; the exact way's
-    // mantissas and what the upper word drops count less than 3.
-    const U32 of_total = down >= 13 ? 1 : 1u << (13 - down);
-    r.margin = ((1 + (bins_down > 0 ? of_total : 0)) << r.up) + 4;
+    // Outputs are off by 2, where sums are by 2^error_bits by half of 2^(error_bits - down) more, and
+    // reciprocals below 2^31; that these are off by 6 counts 2, the exact way's mantissas and what the upper
+    // word drops less than 4.
+    const I32 of_sums = unit.error_bits - 2 - as_signed(down);
+    r.margin = ((1 + (is_total ? 0 : of_sums > 0 ? 1u << of_sums : 1)) << r.up) + 6;
     // From 127.5 on the row's scale is the next one.
     const U32 last = (255u << r.shift) >> 1;
     r.sure = product + r.margin < last || product >= last + r.margin;
     if (product >= last) ++r.shift;
     r.half = (1u << r.shift) >> 1;
     r.fraction = (1u << r.shift) - 1;
-    r.scale_exponent = 4 + r.shift - r.up + as_signed(down) + largest_exponent - sum.exponent +
-                       kBinOctaves * (tops - bins_down);
+    r.scale_exponent = 4 + r.shift - r.up + as_signed(down) + largest_exponent - sum_exponent + unit.octave;
     return r;
   }
 

@@ -38,4 +38,18 @@ OCTET_HD constexpr std::int64_t reciprocal_of_sum(std::int64_t x) {
   return quotient(kUnit + x / 2, x);
 }
 
+/// The same within 6, in words. x: the sum's 32 highest bits, of which the highest is set: X = 2^-32 x in
+/// 1/2...1. By Newton's method for 1 / X as above, in units of 2^-30; a step's product and its factor are
+/// truncated.
+template <class L>
+OCTET_HD std::uint32_t near_reciprocal_of_sum(std::uint32_t x) {
+  constexpr std::uint32_t kConstant = 3031741621, kSlope = 2021161080;  // 48/17 and 32/17
+  constexpr std::uint32_t kUnit = 2155905153;                           // round(2^32 * 128 / 255)
+  constexpr int kSteps = 3;
+  std::uint32_t y = kConstant - L::mulhi_u32(kSlope, x);
+  for (int i = 0; i < kSteps; ++i)
+    y = static_cast<std::uint32_t>(std::uint64_t{y} * ((1u << 31) - L::mulhi_u32(y, x)) >> 30);
+  return L::mulhi_u32(y, kUnit);
+}
+
 }  // namespace octet::integer

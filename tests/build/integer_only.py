@@ -32,6 +32,7 @@ EDGES = {
     "IntegerScheme::output_scale": (EVERYTHING, "a row's scale as f32"),
     "end_rows": (OWN_LINES, "codes times their scale"),
     "ScaledRows::put": (OWN_LINES, "codes times their scale"),
+    "LoneEnds::put": (OWN_LINES, "codes times their scale"),
     "RowStore::code_factor": (EVERYTHING, "codes times their scale"),
     "RowStore::rows": (EVERYTHING, "outputs in the caller's format"),
     "store_ends": (OWN_LINES, "a row's scale, 0 of an empty row"),
@@ -43,6 +44,7 @@ EDGES = {
 EDGES_OF_QFLASH = {
     "end_rows": (EVERYTHING, "the published kernel's quotient, as in QFlashScheme::finish"),
     "Attention": (EVERYTHING, "constants of a call, as in QFlashScheme::prepare"),
+    "Attention::attend_rows": (OWN_LINES, "the beginning of that quotient, at the barrier before the ends"),
 }
 
 # The opcodes of sm_80 to sm_120 (CUDA binary utilities, instruction set reference). One that is in neither list fails: someone must say what it is.

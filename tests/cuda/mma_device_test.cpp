@@ -204,6 +204,18 @@ TEST_P(Mma, GivesTheReferencesBitsWhateverBinsSumsGoTo) {
       call.options.key_block = 64;
       expect_reference(call, "softmax_scale " + std::to_string(scale) + ", dim " + std::to_string(d));
     }
+    // Rows of one and of two key blocks have none.
+    for (std::int64_t n : {1, 7, 49, 64, 65, 113, 197, 224, 256}) {
+      for (std::int64_t d : {20, 32, 64}) {
+        for (std::int64_t block : {48, 64, 112, 128}) {
+          Call call = normal_call(2, 2, 37, n, d, static_cast<std::uint64_t>(n + d));
+          call.options.softmax_scale = scale;
+          call.options.key_block = block;
+          expect_seldom_cuts(call, std::to_string(n) + " keys, softmax_scale " + std::to_string(scale) +
+                                       ", dim " + std::to_string(d) + ", key block " + std::to_string(block));
+        }
+      }
+    }
   }
 }
 

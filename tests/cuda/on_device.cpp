@@ -170,7 +170,8 @@ std::int64_t workspace_bytes(const AttentionPlan&, const AttentionDesc& desc, co
 std::vector<cuda::Cut> seldom_cuts_of(const AttentionDesc& desc) {
   std::vector<cuda::Cut> cuts = cuda::cuts_of(desc);
   std::erase_if(cuts, [](const cuda::Cut& cut) {
-    return cut.family == cuda::Family::mma && cuda::mma::kTileTable[cut.tile].key_parts == 1;
+    const cuda::mma::Tile& tile = cuda::mma::kTileTable[cut.tile];
+    return cut.family == cuda::Family::mma && tile.key_parts == 1 && tile.lone_blocks == 0;
   });
   return cuts;
 }

@@ -6,6 +6,7 @@
 #include "cuda/attn/operand.cuh"
 #include "cuda/attn/outputs.cuh"
 #include "cuda/attn/scheme.cuh"
+#include "cuda/ptx/store.cuh"
 
 namespace octet::cuda::attn {
 
@@ -113,8 +114,8 @@ class RowStore {
         for (int c = 0; c < kDim; c += kLanes * kNumbers) {
           const int channel = c + lane % kLanes * kNumbers;
           if (first + r < tokens && channel < dim_v)
-            *reinterpret_cast<uint4*>(to + r * call_.o.stride[2] + channel) =
-                chunk<Format>(staged[r].number + channel);
+            ptx::store_16_bytes(to + r * call_.o.stride[2] + channel,
+                                chunk<Format>(staged[r].number + channel));
         }
       }
       return;

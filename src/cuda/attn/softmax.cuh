@@ -140,6 +140,9 @@ __device__ __forceinline__ Hidden biases_of(typename S::Bias (&added)[kTiles * 4
   return hidden;
 }
 
+template <class S, int kTiles, int kKeys>
+class LoneBlock;
+
 /// kKeys: places of the block, of which the first kTiles tiles are computed.
 template <class S, int kTiles, int kKeys, Masses kMasses>
 class BlockSoftmax {
@@ -261,6 +264,7 @@ class BlockSoftmax {
 
  private:
   using Key = typename S::Key;
+  friend class LoneBlock<S, kTiles, kKeys>;
   static constexpr bool kByLanes = SumsByLanes<S> && kMasses == Masses::of_lane;
   static constexpr bool kMassIsCode = requires { S::kMassIsCode; };
   using Sums = typename S::Sum[kRowsALane];
@@ -324,7 +328,7 @@ class BlockSoftmax {
                                                      Keys::pair(keys, i * 8 + 8 + column())};
       decltype(weights.code(weights.weight(Score{}, rows[0].step))) code[2][4] = {};
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
+      for (int half = 0; half < 2 && i + half < kTiles; ++half) {  // of an odd number the last stands alone
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           auto weight = weights.weight(score[i + half][e], rows[e >> 1].step);

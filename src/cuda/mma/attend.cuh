@@ -38,7 +38,8 @@ class Attention {
   using Tiles = SharedTiles<S, kTile>;
   static constexpr bool kTwoBuffers = Tiles::kStages == 2;
   static constexpr int kParts = kTile.key_parts;
-  static_assert(kParts == 1 || (MergesParts<S> && kTwoBuffers && kParts == 2), "each part has a buffer");
+  static_assert(kParts == 1 || ((MergesParts<S> || kTile.lone_blocks > 0) && kTwoBuffers && kParts == 2),
+                "each part has a buffer");
 
   __device__ Attention(const Call& call, Shared& shared)
       : call_(call),
@@ -48,6 +49,17 @@ class Attention {
         scheme_(scheme_of<S>(call)) {}
 
   __device__ __forceinline__ void run() {
+    with_rows([&](const HeadOperand& q, const HeadOperand& k, const HeadOperand& v, const HeadBias& bias,
+                  std::int32_t begin, const Sequence& queries, const Sequence& keys) {
+      std::int32_t above = octaves_above(keys.length);
+      while (!attend_rows(q, k, v, bias, begin, queries, keys, above)) above = 0;
+    });
+  }
+
+ protected:
+  /// body() of the operands of the block of threads' head, the bias, its first row and the sequences.
+  template <class Body>
+  __device__ __forceinline__ void with_rows(const Body& body) {
     // The last tiles come first: under a causal mask they are the longest.
     const std::int32_t group = static_cast<std::int32_t>(gridDim.x - 1 - blockIdx.x);
     const std::int32_t index = sequence_of_group(call_.queries, group, rows_a_block_);
@@ -60,12 +72,9 @@ class Attention {
     const HeadOperand k(call_.k, call_.keys, keys, head / call_.group);
     const HeadOperand v(call_.v, call_.keys, keys, head / call_.group);
     const HeadBias bias(call_, queries.batch, head);
-
-    std::int32_t above = octaves_above(keys.length);
-    while (!attend_rows(q, k, v, bias, begin, queries, keys, above)) above = 0;
+    body(q, k, v, bias, begin, queries, keys);
   }
 
- private:
   static constexpr int kTiles = kTile.computed / 8;
   using Rows = LaneRow<S>[kRowsALane];
   using Threads = tile::Threads<kParts>;
@@ -128,18 +137,18 @@ class Attention {
     const RowScales<S> row_scales = scales_of_rows<S>(q, begin + first_row_of_warp(), queries.length);
     const QueryRows query_rows = query_rows_of(q, begin, queries.length);
     ChannelScales<DeviceLane> channel_scales;
-    const auto prepare = [&] {
-      float scales[RowScales<S>::kCount];
+    float scales[RowScales<S>::kCount];
+    const auto read = [&] {
       row_scales.read(scales);
-      if constexpr (kParts == 1)
-        put_channels(v);
-      else
-        channel_scales = end_scales(v, min(Threads::number(), call_.dim_v - 1));
+      if constexpr (kParts > 1) channel_scales = end_scales(v, min(Threads::number(), call_.dim_v - 1));
+    };
+    const auto prepare = [&] {
+      if constexpr (kParts == 1) put_channels(v);
       open_rows(rows, scheme_, scales, begin + first_row_of_warp());
       if constexpr (LongRows<S>) rows[0].own.above = above;
     };
     const auto load_rows = [&] { load_q(q, query_rows, begin, queries.length); };
-    visit_blocks(rows, outputs, load_rows, prepare, k, bias, begin, queries, keys, head / call_.group);
+    visit_blocks(rows, outputs, load_rows, read, prepare, k, bias, begin, queries, keys, head / call_.group);
     if (call_.next_starts == NextStarts::late) ptx::let_the_next_kernel_start();
     StagedRow<kTile.head_dim>* staged = shared_.outputs + first_row_of_warp();
     const RowStore store(call_, queries, head);
@@ -244,12 +253,14 @@ class Attention {
     }
   }
 
-  /// load_rows(): Q; prepare(): what rows and their ends need, while Q and the first key block are on their
-  /// way. All threads see both from the first barrier on.
-  template <class LoadRows, class Prepare>
+  /// load_rows(): Q; read() and prepare(): what rows and their ends need, read before the copies, behind
+  /// which it would wait, and used while Q and the first key block are on their way. All threads see both
+  /// from the first barrier on.
+  template <class LoadRows, class Read, class Prepare>
   __device__ __forceinline__ void visit_blocks(Rows& rows, Outputs<S, kTile.head_dim / 8>& outputs,
-                                               const LoadRows& load_rows, const Prepare& prepare,
-                                               const HeadOperand& k, const HeadBias& bias, std::int32_t begin,
+                                               const LoadRows& load_rows, const Read& read,
+                                               const Prepare& prepare, const HeadOperand& k,
+                                               const HeadBias& bias, std::int32_t begin,
                                                const Sequence& queries, const Sequence& keys,
                                                std::int32_t head) {
     const Visibility visibility{call_, queries.length, keys.length};
@@ -264,6 +275,7 @@ class Attention {
     const std::byte* const first_v = tile::kept(packed_v(first));
     ptx::wait_for_earlier_kernels();
     if (call_.next_starts == NextStarts::early) ptx::let_the_next_kernel_start();
+    read();
     if (first_block < end_block) {
       if (first.number < end_block) {
         load_k(k_rows, first, first_k);
@@ -387,6 +399,11 @@ class Attention {
     }
   }
 
+  /// Of two parts with a key block each, the second one's halves of rows change places: what a lane ends lies
+  /// first.
+  static __device__ __forceinline__ int flipped_rows() {
+    return kTile.lone_blocks > 0 ? 8 * Threads::part() : 0;
+  }
   static __device__ __forceinline__ int channel_of_lane(int tile, int c) {
     return tile * 8 + static_cast<int>(threadIdx.x % 4) * 2 + c;
   }
@@ -400,35 +417,11 @@ class Attention {
   static_assert(kMostWarps == 4, "the logarithm of 8 is not half of it");
   const Divider rows_a_block_;
   const std::uint32_t address_;  ///< of what is shared
-  const Place<Tiles::kQkRow> q_rows_ = Place<Tiles::kQkRow>::of_rows();
+  const Place<Tiles::kQkRow> q_rows_ = Place<Tiles::kQkRow>::of_rows(flipped_rows());
   const Place<Tiles::kQkRow> k_columns_ = Place<Tiles::kQkRow>::of_columns();
   const Place<Tiles::kVRow> v_columns_ = Place<Tiles::kVRow>::of_columns();
   const RowCopy<Tiles::kVRow, kTile.head_dim, kMostWarps / kParts> copy_v_{Tiles::kVRow};
   const S scheme_;
 };
-
-/// Blocks of threads that a processor's registers hold; the compiler gives each thread what that leaves it.
-/// Measured on an H200, int8 without constants of keys: 4 x 32 x 4096 x 64 355 TOPS by four and 333 by three,
-/// 1 x 16 x 16384 x 128 496 by three and 440 by two; f16 of 64 channels 198 by four and 235 by three. Long
-/// rows spill beside a third block, and took 13 % longer (`integer`, 4 x 32 x 4096 x 64).
-template <class S, Tile kTile>
-constexpr int blocks_a_processor() {
-  constexpr bool kLight = std::is_empty_v<typename S::Key> && Element<S::kV>::kBytes == 1;
-  if (kTile.head_dim > 128) return 1;
-  if (kTile.key_parts > 1) return 3;
-  if (LongRows<S>) return 2;
-  if (kTile.head_dim > 64) return kLight ? 3 : 2;
-  return kLight ? 4 : 3;
-}
-
-/// kIndex: of the tile. note: nvcc 13 writes no host code for kernels that are templates of a struct's value.
-template <class S, int kIndex>
-__global__ void __launch_bounds__(kMostWarps * 32, blocks_a_processor<S, kTileTable[kIndex]>())
-    attend(const __grid_constant__ Call call) {
-  extern __shared__ __align__(512) std::byte memory[];
-  if (call.is_placed_by_memory) ptx::wait_for_earlier_kernels();
-  constexpr Tile kTile = kTileTable[kIndex];
-  Attention<S, kTile>(call, *reinterpret_cast<SharedPlan<S, kTile>*>(memory)).run();
-}
 
 }  // namespace octet::cuda::mma

@@ -24,17 +24,19 @@ class RowCopy {
 
   /// rows: that there are. to: shared address of the tile, a multiple of kRowBytes.
   __device__ __forceinline__ void operator()(std::uint32_t to, const std::byte* from, int rows) const {
-    constexpr int kFullTurn = kWarps * kRowsATurn, kTurns = kRows / kFullTurn;
+    constexpr int kFullTurn = kWarps * kRowsATurn, kTurns = (kRows + kFullTurn - 1) / kFullTurn;
     const int turn = static_cast<int>(blockDim.x / 32) * kRowsATurn;
     to += to_, from += from_;
-    if (rows == kRows && turn == kFullTurn && kRows % kFullTurn == 0) [[likely]] {
+    if (turn == kFullTurn) [[likely]] {
+      const bool all = kRows % kFullTurn == 0 && rows == kRows;
+      const int left = rows - static_cast<int>(threadIdx.x) / kTogether;
 #pragma unroll
       for (int i = 0; i < kTurns; ++i) {
-        copy(to + i * kFullTurn * kRowBytes, from);
+        if (all || left > i * kFullTurn) copy(to + i * kFullTurn * kRowBytes, from);
         from += kFullTurn * row_bytes_;
       }
     } else {
-      // Few warps, or a part of a tile: four turns at a time, for their addresses' sake.
+      // Few warps: four turns at a time, for their addresses' sake.
       constexpr int kSome = 4;
       const std::int64_t step = turn * row_bytes_;
 #pragma unroll 1

@@ -4,7 +4,7 @@
 
 #include <type_traits>
 
-#include "cuda/mma/attend.cuh"
+#include "cuda/mma/kernel.cuh"
 #include "cuda/mma/launch.h"
 #include "cuda/mma/with_tile.cuh"
 #include "cuda/runtime/launch.cuh"
@@ -66,8 +66,9 @@ class Launches {
   template <int kIndex>
   static constexpr bool has_tile() {
     constexpr Tile kTile = kTileTable[kIndex];
-    return kTiles != Tiles::none && (kTile.key_parts == 1 || attn::MergesParts<S>)&&(
-                                        kTile.computed == kTile.keys || kTiles == Tiles::narrow_too);
+    if (kTile.lone_blocks > 0 ? !attn::LongRows<S> : kTile.key_parts > 1 && !attn::MergesParts<S>)
+      return false;
+    return kTiles != Tiles::none && (kTile.computed == kTile.keys || kTiles == Tiles::narrow_too);
   }
 };
 

@@ -59,6 +59,7 @@ class Packing {
       std::uint32_t* words = reinterpret_cast<std::uint32_t*>(call_.packed.keys) + slot * (Keys::kBytes / 4);
       for (int j = static_cast<int>(threadIdx.x); j < kTile.keys; j += kPackThreads) {
         Key key{};
+        if constexpr (requires { S::no_key(); }) key = S::no_key();
         if (j < count) {
           KeyScales<ScalarLane> scales;
           scales.k = k.token_scale(begin + j);

@@ -22,10 +22,10 @@ __device__ __forceinline__ void set_all(Acc (&acc)[kTiles][4], Acc start) {
 template <int kRowBytes>
 class Place {
  public:
-  /// As operand A, rows of which a fragment has sixteen.
-  static __device__ __forceinline__ Place of_rows() {
+  /// As operand A, rows of which a fragment has sixteen; their halves change places where `flipped` is 8.
+  static __device__ __forceinline__ Place of_rows(int flipped = 0) {
     const int lane = static_cast<int>(threadIdx.x % 32);
-    return {lane & 15, lane >> 4};
+    return {(lane & 15) ^ flipped, lane >> 4};
   }
   /// As operand B: two tiles of eight columns each.
   static __device__ __forceinline__ Place of_columns() {
@@ -57,12 +57,12 @@ __device__ __forceinline__ void multiply_qk(Acc (&acc)[kTiles][4], std::uint32_t
     std::uint32_t a[4];
     rows.load(a, q, 0, step);
 #pragma unroll
-    for (int pair = 0; pair < kTiles / 2; ++pair) {
+    for (int pair = 0; pair < (kTiles + 1) / 2; ++pair) {
       std::uint32_t b[4];
       columns.load(b, k, pair, step);
       const std::uint32_t low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
       ptx::multiply<kOperand, kOperand>(acc[2 * pair], a, low);
-      ptx::multiply<kOperand, kOperand>(acc[2 * pair + 1], a, high);
+      if (2 * pair + 1 < kTiles) ptx::multiply<kOperand, kOperand>(acc[2 * pair + 1], a, high);
     }
   }
 }

@@ -9,6 +9,7 @@
 #include "cuda/attn/epilogue.cuh"
 #include "cuda/attn/key_arrays.cuh"
 #include "cuda/attn/key_parts.cuh"
+#include "cuda/attn/lone_block.cuh"
 #include "cuda/attn/operand.cuh"
 #include "cuda/attn/outputs.cuh"
 #include "cuda/mma/tile.h"
@@ -35,11 +36,23 @@ struct SharedTiles {
   alignas(512) std::byte q[kMostWarps * kRowsAWarp * kQkRow];
 };
 
+/// What warps keep of their outputs, and what they leave for each other.
+template <class S, Tile kTile>
+struct PartsOfTile {
+  using Sums = typename Outputs<S, kTile.head_dim / 8>::Shared;
+  using Parts = PartsOfRows<S, kTile.head_dim / 8, kTile.key_parts>;
+};
+template <class S, Tile kTile>
+requires(kTile.lone_blocks > 0) struct PartsOfTile<S, kTile> {
+  struct Sums {};
+  using Parts = LoneParts<S, kTile.head_dim, kTile.key_parts>;
+};
+
 /// Shared memory of a block of threads: the operands' tiles, and the rows on their way out after them; behind
 /// them what warps keep of their outputs, if anything, or what parts of the keys leave for each other.
 template <class S, Tile kTile>
 struct SharedPlan {
-  using Sums = typename Outputs<S, kTile.head_dim / 8>::Shared;
+  using Sums = typename PartsOfTile<S, kTile>::Sums;
 
   typename S::Channel channels[kTile.head_dim];  ///< constants of rows' ends
   union {
@@ -53,7 +66,7 @@ struct SharedPlan {
     const std::size_t rows = sizeof(outputs) - fewer * sizeof(outputs[0]);
     return offsetof(SharedPlan, tiles) + (operands > rows ? operands : rows);
   }
-  using Parts = PartsOfRows<S, kTile.head_dim / 8, kTile.key_parts>;
+  using Parts = typename PartsOfTile<S, kTile>::Parts;
   static std::size_t bytes(int warps) {
     constexpr std::size_t kOfWarp =
         (std::is_empty_v<Sums> ? 0 : sizeof(Sums)) + (std::is_empty_v<Parts> ? 0 : sizeof(Parts));

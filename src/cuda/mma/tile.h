@@ -6,9 +6,10 @@ namespace octet::cuda::mma {
 
 /// head_dim: the channels of Q, K and V, each padded to it. keys: places of a packed key block. key_parts: of
 /// the key blocks of a row, each computed by a warp of its own (attn/key_parts.cuh). computed: so many of the
-/// places, the first, have scores and weights; a scheme's key block is at most that wide.
+/// places, the first, have scores and weights; a scheme's key block is at most that wide. lone_blocks: the
+/// key blocks that a row has, and sees all keys of (attn/lone_block.cuh); 0: any.
 struct Tile {
-  std::int32_t head_dim, keys, key_parts = 1, computed = keys;
+  std::int32_t head_dim, keys, key_parts = 1, computed = keys, lone_blocks = 0;
 };
 
 /// Rows that a warp computes: those of one fragment.
@@ -19,19 +20,33 @@ inline constexpr std::int32_t kMostWarps = 4;
 /// The tiles there are, smallest first: the first that holds a problem is taken. head_dim 32 is for windows
 /// of Swin; wider key blocks than 128 would not leave registers for outputs. Behind them those whose keys are
 /// cut in parts, which schemes have that merge them, and those that leave places out, of few schemes: 197
-/// keys are two blocks of 112 (docs/cuda.md).
-inline constexpr Tile kTileTable[] = {{32, 64},     {64, 64},          {64, 128},
-                                      {128, 128},   {256, 128},        {64, 64, 2},
-                                      {64, 128, 2}, {64, 128, 1, 112}, {64, 128, 2, 112}};
+/// keys are two blocks of 112 (docs/cuda.md). Last those for rows of one or two key blocks, of schemes of
+/// long rows.
+inline constexpr Tile kTileTable[] = {{32, 64},
+                                      {64, 64},
+                                      {64, 128},
+                                      {128, 128},
+                                      {256, 128},
+                                      {64, 64, 2},
+                                      {64, 128, 2},
+                                      {64, 128, 1, 112},
+                                      {64, 128, 2, 112},
+                                      {32, 64, 1, 64, 1},
+                                      {32, 64, 1, 56, 1},
+                                      {64, 128, 1, 112, 2},
+                                      {64, 128, 2, 128, 2},
+                                      {64, 128, 2, 112, 2}};
 inline constexpr int kPackedTiles = 5, kTileCount = sizeof(kTileTable) / sizeof(kTileTable[0]);
 inline constexpr std::int32_t kMostKeys = 128;
 inline constexpr std::int32_t kMostDim = 256;
 
 /// The tile of the same places with so many parts that computes so many of them; -1: there is none.
-constexpr int tile_like(int tile, std::int32_t key_parts, std::int32_t computed) {
+constexpr int tile_like(int tile, std::int32_t key_parts, std::int32_t computed,
+                        std::int32_t lone_blocks = 0) {
   for (int i = 0; i < kTileCount; ++i)
     if (kTileTable[i].head_dim == kTileTable[tile].head_dim && kTileTable[i].keys == kTileTable[tile].keys &&
-        kTileTable[i].key_parts == key_parts && kTileTable[i].computed == computed)
+        kTileTable[i].key_parts == key_parts && kTileTable[i].computed == computed &&
+        kTileTable[i].lone_blocks == lone_blocks)
       return i;
   return -1;
 }
@@ -45,6 +60,18 @@ constexpr int narrowest_tile(int tile, std::int64_t keys) {
   for (int i = 0; i < kTileCount; ++i)
     if (keys <= kTileTable[i].computed && kTileTable[i].computed < kTileTable[narrowest].computed &&
         tile_like(tile, kTileTable[tile].key_parts, kTileTable[i].computed) == i)
+      narrowest = i;
+  return narrowest;
+}
+
+/// The tile of the same places for rows of so many key blocks, each part of them computed by a warp, that
+/// computes the fewest places for so many keys; -1: there is none.
+constexpr int lone_tile(int tile, std::int32_t lone_blocks, std::int32_t key_parts, std::int64_t keys) {
+  int narrowest = -1;
+  for (int i = 0; i < kTileCount; ++i)
+    if (keys <= kTileTable[i].computed &&
+        tile_like(tile, key_parts, kTileTable[i].computed, lone_blocks) == i &&
+        (narrowest < 0 || kTileTable[i].computed < kTileTable[narrowest].computed))
       narrowest = i;
   return narrowest;
 }

@@ -1,0 +1,376 @@
+// Rows of one or two key blocks, all of whose keys they see: nothing is carried from block to block, so the
+// sums of P V stay in registers as they are, 32 bits each, and need no bins (numerics/integer_terms.h). Of
+// two key blocks two warps have one each, and at the end each takes half of the rows from both; or one warp
+// has both.
+#pragma once
+#include <cstdint>
+
+#include "cuda/attn/epilogue.cuh"
+#include "cuda/attn/softmax.cuh"
+#include "cuda/tile/kept.cuh"
+
+namespace octet::cuda::attn {
+
+/// What warps of the same rows have for their ends: channels' constants, and of two parts what they leave for
+/// each other.
+template <class S, int kDim, int kParts>
+struct LoneParts {
+  alignas(16) std::int32_t factors[kDim];
+};
+template <class S, int kDim>
+struct LoneParts<S, kDim, 2> : LoneParts<S, kDim, 1> {
+  static constexpr int kTiles = kDim / 8, kLanes = 32, kRows = 16;
+  alignas(16) std::int32_t sums[2][kTiles / 2][kLanes][4];  ///< of the rows that the other part ends
+  typename S::Term terms[2][kRows];                         ///< by part
+};
+
+/// From a key block's accumulators to codes of P and a term of the lane's own row.
+template <class S, int kTiles, int kKeys>
+class LoneBlock {
+  using Acc = typename S::Acc;
+  using Key = typename S::Key;
+
+ public:
+  __device__ __forceinline__ LoneBlock(const S& scheme, const typename S::Row& row,
+                                       const typename S::Block& block)
+      : scheme_(scheme),
+        block_(block),
+        row_(row),
+        views_(scheme.near_views(row_, block)),
+        near_(__all_sync(tile::kAllLanes, scheme.fits_u16(row_, block))) {}
+
+  /// keys: the block's; the constants of its places.
+  __device__ __forceinline__ typename S::Term weigh(Acc (&acc)[kTiles][4], std::int32_t keys,
+                                                    const std::uint32_t* of_keys,
+                                                    PWords<S, kTiles>& p) const {
+    if (keys < kTiles * 8) hide_end(acc, keys);
+    const Acc peak = Softmax::largest_of_own(acc);
+    std::int32_t distance[kTiles][4], nearest;
+    typename S::Lone own;
+    if (near_) [[likely]] {
+      typename S::NearView of[kRowsALane];
+      pass(of, S::near(views_, peak));
+      each(distance, acc, of_keys,
+           [&](Acc a, int r, const Key& key) { return scheme_.near_distance(a, of[r], key); });
+      nearest = nearest_of_own(distance);
+      own = scheme_.lone(views_.position(peak) - nearest, block_.v_exponent);
+    } else {
+      const typename S::View view = scheme_.view(row_, block_, peak);
+      typename S::View of[kRowsALane];
+      pass(of, view);
+      each(distance, acc, of_keys,
+           [&](Acc a, int r, const Key& key) { return scheme_.distance(a, of[r], key); });
+      nearest = nearest_of_own(distance);
+      own = scheme_.lone(view.position - nearest, block_.v_exponent);
+    }
+    LaneRow<S> rows[kRowsALane];
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r)
+      rows[r].step.origin = from_row(own.above - nearest + static_cast<std::int32_t>(S::kExp2Lift), r);
+    typename S::Sum sum[kRowsALane] = {};
+    Softmax::weigh(
+        Weights{scheme_}, distance, of_keys, rows, p, [](int, int) { return false; }, sum);
+    own.term.mass = S::mass_of(over_quad_of_own(sum, tile::Sum{}), own.term);
+    return own.term;
+  }
+
+ private:
+  using Softmax = BlockSoftmax<S, kTiles, kKeys, Masses::of_quad>;
+
+  /// Weights of distances; a row's step has what makes them lifted ones.
+  struct Weights {
+    const S& scheme;
+    __device__ __forceinline__ auto weight(std::int32_t distance, const typename S::Step& step) const {
+      return S::exp2_lifted(as_unsigned(distance + step.origin));
+    }
+    template <class Weight>
+    __device__ __forceinline__ auto code(Weight weight) const {
+      return scheme.code(weight);
+    }
+    template <class Weight, class Code>
+    __device__ __forceinline__ auto mass(Weight weight, const Code& code, const Key& key) const {
+      return scheme.mass(weight, code, key);
+    }
+  };
+
+  /// Of even and of odd tiles by itself, as of the largest.
+  static __device__ __forceinline__ std::int32_t nearest_of_own(const std::int32_t (&x)[kTiles][4]) {
+    std::int32_t least[kRowsALane];
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) {
+      std::int32_t of[2] = {min(x[0][2 * r], x[0][2 * r + 1]), min(x[1][2 * r], x[1][2 * r + 1])};
+#pragma unroll
+      for (int i = 2; i < kTiles; ++i) of[i % 2] = min(of[i % 2], min(x[i][2 * r], x[i][2 * r + 1]));
+      least[r] = min(of[0], of[1]);
+    }
+    return over_quad_of_own(least, [](std::int32_t a, std::int32_t b) { return min(a, b); });
+  }
+
+  template <class View>
+  static __device__ __forceinline__ void pass(View (&of)[kRowsALane], const View& own) {
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r)
+      of[r] = own.passed([&](const auto& word) { return from_row(word, r); });
+  }
+  template <class DistanceOf>
+  static __device__ __forceinline__ void each(std::int32_t (&distance)[kTiles][4],
+                                              const Acc (&acc)[kTiles][4], const std::uint32_t* of_keys,
+                                              const DistanceOf& distance_of) {
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+      const auto pair = KeyArrays<Key, kKeys>::pair(of_keys, i * 8 + column());
+#pragma unroll
+      for (int e = 0; e < 4; ++e) distance[i][e] = distance_of(acc[i][e], e >> 1, pair.of[e & 1]);
+    }
+  }
+  /// Places behind the block's end are no row's largest; their constants see to the rest (S::no_key).
+  static __device__ __forceinline__ void hide_end(Acc (&acc)[kTiles][4], std::int32_t keys) {
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const bool hides = i * 8 + column() + c >= keys;
+        acc[i][c] = hides ? S::kHiddenAcc : acc[i][c];
+        acc[i][2 + c] = hides ? S::kHiddenAcc : acc[i][2 + c];
+      }
+    }
+  }
+  static __device__ __forceinline__ int column() { return static_cast<int>(threadIdx.x % 4) * 2; }
+
+  const S& scheme_;
+  const typename S::Block& block_;
+  const typename S::Row& row_;
+  typename S::NearViews views_;
+  bool near_;
+};
+
+/// Ends of kRows rows of a lane, of which the quad's lanes have the channels: of two, each lane makes the
+/// scalars of its own one, of one all do. kTerms: key blocks of a row.
+template <LongRows S, int kDim, int kRows, int kTerms>
+class LoneEnds {
+ public:
+  using Term = typename S::Term;
+  static constexpr int kTiles = kDim / 8;
+  /// Of P V: by tile, row, column and term.
+  using Sums = std::int32_t[kTiles][kRows][2][kTerms];
+
+  /// factors: of channels, at their largest exponent. staged: the lane's rows, eight rows apart.
+  __device__ __forceinline__ LoneEnds(const S& scheme, const Sums& sums, const Term (&terms)[kTerms],
+                                      const typename S::Channel* channels, const std::int32_t* factors,
+                                      std::int32_t largest_exponent, const RowStore& store,
+                                      StagedRow<kDim>* staged)
+      : scheme_(scheme),
+        sums_(sums),
+        terms_(terms),
+        state_(S::state_of(terms)),
+        channels_(channels),
+        factors_(factors),
+        largest_exponent_(largest_exponent),
+        store_(store),
+        staged_(staged) {}
+
+  /// The scale of the lane's own row.
+  __device__ __forceinline__ float end() {
+    float scale = 0;
+    if (!end_quickly(scale)) [[unlikely]]
+      scale = end_exactly();
+    return scale;
+  }
+  __device__ const typename S::State& state() const { return state_; }
+
+ private:
+  using Quick = typename S::QuickEnds;
+
+  template <class T>
+  static __device__ __forceinline__ T of_row(const T& own, int r) {
+    return kRows == 1 ? own : from_row(own, r);
+  }
+  template <class T, class Join>
+  static __device__ __forceinline__ T own_of(const T (&x)[kRows], const Join& join) {
+    if constexpr (kRows == 1)
+      return tile::over_quad(x[0], join);
+    else
+      return over_quad_of_own(x, join);
+  }
+
+  /// By 31 bits of the warp's outputs; whether these decided the scales of all rows.
+  __device__ __forceinline__ bool end_quickly(float& own_scale) {
+    using Joined = typename S::template Joined<kTerms>;
+    const Joined joined = Joined::of(terms_);
+    Joined of[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+      for (int t = 0; t < kTerms; ++t) of[r].factor[t] = of_row(joined.factor[t], r);
+    }
+    std::uint32_t sizes[kRows] = {};
+    each([&](int i, int r, int c) { sizes[r] |= Quick::size(of[r].sum(sums_[i][r][c])); });
+    if constexpr (kTiles * kRows * kTerms > 16) {  // whose sums registers do not hold: they are made twice
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+        for (int t = 0; t < kTerms; ++t) of[r].factor[t] = tile::kept(of[r].factor[t]);
+      }
+    }
+    const std::uint32_t own_down =
+        Quick::down(own_of(sizes, [](std::uint32_t a, std::uint32_t b) { return a | b; }));
+    std::uint32_t down[kRows], peak[kRows] = {};
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) down[r] = of_row(own_down, r);
+    std::int32_t output[kTiles][kRows][2];
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+      const int2 factor = *reinterpret_cast<const int2*>(factors_ + i * 8 + column());
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          output[i][r][c] = Quick::output(of[r].sum(sums_[i][r][c]), down[r], c == 0 ? factor.x : factor.y);
+          peak[r] = max(peak[r], static_cast<std::uint32_t>(abs(output[i][r][c])));
+        }
+      }
+    }
+    const typename Quick::Row own =
+        scheme_.quick_row(own_of(peak, tile::Larger{}), state_, own_down, largest_exponent_, joined);
+    if (!__all_sync(tile::kAllLanes, own.sure)) return false;
+    own_scale = S::output_scale(own.scale_exponent);
+    typename Quick::Row row[kRows];
+    float factor[kRows];
+    std::uint32_t least[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      row[r] = own.passed([&](const auto& word) { return of_row(word, r); });
+      factor[r] = of_row(store_.code_factor(own_scale), r);
+      least[r] = 2 * row[r].margin;
+    }
+    each([&](int i, int r, int c) {
+      const auto code = Quick::code(output[i][r][c], row[r]);
+      least[r] = min(least[r], code.above);
+      put(i, r, c, code.code, factor[r]);
+    });
+    bool open = false;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) open = open || least[r] < 2 * row[r].margin;
+    if (__any_sync(tile::kAllLanes, open)) [[unlikely]]
+      settle(own, row, factor, output);
+    return true;
+  }
+
+  /// Codes that 31 bits leave open, one of each lane's at a time: of the thousand of a warp hardly ever more
+  /// than one.
+  __device__ __forceinline__ void settle(const typename Quick::Row& own,
+                                         const typename Quick::Row (&row)[kRows],
+                                         const float (&factor)[kRows],
+                                         const std::int32_t (&output)[kTiles][kRows][2]) {
+    const auto number_of = [](int i, int r, int c) { return (i * kRows + r) * 2 + c; };
+    std::uint32_t open = 0;
+    each([&](int i, int r, int c) {
+      const bool is_open = Quick::code(output[i][r][c], row[r]).above < 2 * row[r].margin;
+      open |= std::uint32_t{is_open} << number_of(i, r, c);
+    });
+    const typename S::Ending own_ending = S::ending(state_, own);
+#pragma unroll 1
+    while (__any_sync(tile::kAllLanes, open != 0)) {
+      const int n = open != 0 ? __ffs(static_cast<int>(open)) - 1 : 0;
+      const int row_of_n = n / 2 % kRows;
+      std::int32_t sums[kTerms] = {};
+      each([&](int i, int r, int c) {
+#pragma unroll
+        for (int t = 0; t < kTerms; ++t) sums[t] = number_of(i, r, c) == n ? sums_[i][r][c][t] : sums[t];
+      });
+      const auto of_n = [&](const auto& word) { return of_row(word, row_of_n); };
+      Term terms[kTerms];
+#pragma unroll
+      for (int t = 0; t < kTerms; ++t)
+        terms[t].fold = of_n(terms_[t].fold), terms[t].out_octave = of_n(terms_[t].out_octave);
+      typename S::State state;
+      state.out_top = of_n(state_.out_top);
+      const int tile = n / (2 * kRows);
+      const typename S::Wide wide =
+          scheme_.finish(S::total_of(terms, state, sums), channels_[tile * 8 + column() + n % 2]);
+      const std::int32_t code = scheme_.output_code(wide, own_ending.passed(of_n));
+      if (open != 0)
+        put(tile, row_of_n, n % 2, code, kRows == 1 || row_of_n == 0 ? factor[0] : factor[kRows - 1]);
+      open &= open - 1;
+    }
+  }
+
+  /// In loops that are not unrolled, over copies in local memory: few rows come here.
+  __device__ __forceinline__ float end_exactly() {
+    constexpr int kCount = kTiles * kRows * 2;
+    std::int32_t copies[kCount][kTerms];
+    each([&](int i, int r, int c) {
+#pragma unroll
+      for (int t = 0; t < kTerms; ++t) copies[(i * kRows + r) * 2 + c][t] = sums_[i][r][c][t];
+    });
+    Term terms[kRows][kTerms];
+    typename S::State state[kRows];
+    typename S::Wide peak[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+      for (int t = 0; t < kTerms; ++t) {
+        terms[r][t].fold = of_row(terms_[t].fold, r);
+        terms[r][t].out_octave = of_row(terms_[t].out_octave, r);
+      }
+      state[r].out_top = of_row(state_.out_top, r);
+      peak[r] = scheme_.finish(0, channels_[column()]);
+    }
+    const auto wide_of = [&](int n, int r, int c) {
+      const int i = n / (2 * kRows);
+      return scheme_.finish(S::total_of(terms[r], state[r], copies[n]), channels_[i * 8 + column() + c]);
+    };
+#pragma unroll 1
+    for (int n = 0; n < kCount; n += 2 * kRows) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+#pragma unroll 1
+        for (int c = 0; c < 2; ++c) peak[r] = scheme_.larger(peak[r], wide_of(n + 2 * r + c, r, c));
+      }
+    }
+    const auto largest = own_of(peak, [&](const auto& a, const auto& b) { return scheme_.larger(a, b); });
+    const typename S::Ending own = scheme_.ending(state_, {}, largest);
+    const float own_scale = scheme_.output_scale(own);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const typename S::Ending of = own.passed([&](const auto& word) { return of_row(word, r); });
+      const float factor = of_row(store_.code_factor(own_scale), r);
+#pragma unroll 1
+      for (int i = 0; i < kTiles; ++i) {
+#pragma unroll 1
+        for (int c = 0; c < 2; ++c)
+          put(i, r, c, scheme_.output_code(wide_of((i * kRows + r) * 2 + c, r, c), of), factor);
+      }
+    }
+    return own_scale;
+  }
+
+  template <class Body>
+  static __device__ __forceinline__ void each(const Body& body) {
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+        for (int c = 0; c < 2; ++c) body(i, r, c);
+      }
+    }
+  }
+  __device__ __forceinline__ void put(int tile, int r, int c, std::int32_t code, float factor) const {
+    staged_[static_cast<int>(threadIdx.x % 32) / 4 + 8 * r].number[tile * 8 + column() + c] =
+        static_cast<float>(code) * factor;
+  }
+  static __device__ __forceinline__ int column() { return static_cast<int>(threadIdx.x % 4) * 2; }
+
+  const S& scheme_;
+  const Sums& sums_;
+  const Term (&terms_)[kTerms];
+  const typename S::State state_;
+  const typename S::Channel* channels_;
+  const std::int32_t* factors_;
+  std::int32_t largest_exponent_;
+  const RowStore& store_;
+  StagedRow<kDim>* staged_;
+};
+
+}  // namespace octet::cuda::attn

@@ -1,0 +1,39 @@
+// The mma.sync family's kernels: of rows with any key blocks, and of those with one or two.
+#pragma once
+#include <cstddef>
+#include <type_traits>
+
+#include "cuda/mma/attend.cuh"
+#include "cuda/mma/attend_lone.cuh"
+
+namespace octet::cuda::mma {
+
+/// Blocks of threads that a processor's registers hold; the compiler gives each thread what that leaves it.
+/// Measured on an H200, int8 without constants of keys: 4 x 32 x 4096 x 64 355 TOPS by four and 333 by three,
+/// 1 x 16 x 16384 x 128 496 by three and 440 by two; f16 of 64 channels 198 by four and 235 by three. Long
+/// rows spill beside a third block, and took 13 % longer (`integer`, 4 x 32 x 4096 x 64), but for those of
+/// lone blocks, which keep no sums of 64 bits.
+template <class S, Tile kTile>
+constexpr int blocks_a_processor() {
+  constexpr bool kLight = std::is_empty_v<typename S::Key> && Element<S::kV>::kBytes == 1;
+  if (kTile.head_dim > 128) return 1;
+  if (kTile.lone_blocks > kTile.key_parts) return 3;
+  if (kTile.lone_blocks > 0) return kTile.head_dim <= 32 ? 5 : 4;
+  if (kTile.key_parts > 1) return 3;
+  if (LongRows<S>) return 2;
+  if (kTile.head_dim > 64) return kLight ? 3 : 2;
+  return kLight ? 4 : 3;
+}
+
+/// kIndex: of the tile. note: nvcc 13 writes no host code for kernels that are templates of a struct's value.
+template <class S, int kIndex>
+__global__ void __launch_bounds__(kMostWarps * 32, blocks_a_processor<S, kTileTable[kIndex]>())
+    attend(const __grid_constant__ Call call) {
+  extern __shared__ __align__(512) std::byte memory[];
+  if (call.is_placed_by_memory) ptx::wait_for_earlier_kernels();
+  constexpr Tile kTile = kTileTable[kIndex];
+  using Kernel = std::conditional_t<(kTile.lone_blocks > 0), LoneAttention<S, kTile>, Attention<S, kTile>>;
+  Kernel(call, *reinterpret_cast<SharedPlan<S, kTile>*>(memory)).run();
+}
+
+}  // namespace octet::cuda::mma
