@@ -26,9 +26,8 @@ struct QuickEnds {
   /// What a row's outputs share once their largest is known.
   struct Row {
     I32 up;          ///< brings the largest to 30 bits
-    U32 reciprocal;  ///< of the row's sum, 31 bits, near
-
-    I32 shift;  ///< from the upper word of their product to codes
+    U32 reciprocal;  ///< of the row's sum: near_reciprocal_of_sum()
+    I32 shift;       ///< from the upper word of their product to codes
     U32 half, margin, fraction;
     I32 scale_exponent;
     bool sure;  ///< whether the largest has bits enough

@@ -77,6 +77,37 @@ TEST_P(Halves, LeavesOutHiddenKeysWhateverTheyHold) {
     }
 }
 
+/// Nor do its values where a bias hides it: its weight is 0, and not the least number there is.
+TEST_P(Halves, GivesKeysThatABiasHidesNoWeight) {
+  constexpr float kHuge = 0x1p127f;
+  const auto call_of = [](bool by_mask, float hidden_v) {
+    Call call = normal_call(1, 1, 13, 50, 20);
+    const auto hides = [](std::int64_t i, std::int64_t j) { return (i + 3 * j) % 5 == 0 || j >= 40; };
+    if (by_mask) {
+      call.mask.resize(13 * 50);
+      for (std::int64_t i = 0; i < 13; ++i)
+        for (std::int64_t j = 0; j < 50; ++j)
+          call.mask[static_cast<std::size_t>(i * 50 + j)] = hides(i, j) ? 0 : 1;
+    } else {
+      call.bias = Tensor(1, 1, 13, 50);
+      call.bias.each([&](float& x, auto, auto, std::int64_t i, std::int64_t j) {
+        x = hides(i, j) ? -std::numeric_limits<float>::infinity() : 0.25f;
+      });
+    }
+    for (std::int64_t c = 0; c < 20; ++c) call.v.at(0, 0, 45, c) = hidden_v;
+    return call;
+  };
+  for (const Scheme scheme : {Scheme::bf16, Scheme::f32})
+    for (const bool by_mask : {true, false}) {
+      if (!has(scheme)) continue;
+      Output clean = on_set(call_of(by_mask, 0), scheme), got = on_set(call_of(by_mask, kHuge), scheme);
+      ASSERT_TRUE(clean.status.ok() && got.status.ok()) << clean.status.message();
+      got.o.each([&](float& x, auto b, auto h, auto i, auto c) {
+        EXPECT_EQ(x, clean.o.at(b, h, i, c)) << (by_mask ? "mask" : "bias") << ", row " << i;
+      });
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Sets, Halves, every_set(), name_of_set);
 
 }  // namespace

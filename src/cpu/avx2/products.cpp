@@ -97,10 +97,9 @@ __attribute__((noinline)) void byte_tile(const Tile& t) {
 /// kC: columns at a time; kFirst: what the first of them ask for, kRest: the others.
 template <class B, int kR, int kC, Fetch kFirst = Fetch::nothing, Fetch kRest = Fetch::nothing>
 void multiply_wide(Tile t, std::int64_t columns) {
-  const auto next = [&] { columns -= kC, t.b += kC * t.b_column, t.out += kC * kVector; };
-  if (kFirst != kRest && columns >= kC) byte_tile<B, kR, kC, kFirst>(t), next();
-  for (; columns >= kC; next()) byte_tile<B, kR, kC, kRest>(t);
-  if constexpr (kC > 1) multiply_wide<B, kR, 1, kRest, kRest>(t, columns);
+  const std::int64_t left =
+      by_columns<kC>(t, columns, byte_tile<B, kR, kC, kFirst>, byte_tile<B, kR, kC, kRest>);
+  if constexpr (kC > 1) multiply_wide<B, kR, 1, kRest, kRest>(t, left);
 }
 
 template <class A, class B, int kR, int kC, Fetch kFirst = Fetch::nothing, Fetch kRest = Fetch::nothing>

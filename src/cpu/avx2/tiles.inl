@@ -63,14 +63,25 @@ __attribute__((noinline)) void tile(const Tile& t) {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(t.out + r * t.out_row + c * kVector), sum[r][c]);
 }
 
+using ColumnsOfTile = void (*)(const Tile&);
+
+/// `first` for the first kC columns and `rest` for as many at a time of the others; returns how many are
+/// left, from which on `t` then is.
+template <int kC>
+std::int64_t by_columns(Tile& t, std::int64_t columns, ColumnsOfTile first, ColumnsOfTile rest) {
+  for (ColumnsOfTile next = first; columns >= kC; next = rest) {
+    next(t);
+    columns -= kC, t.b += kC * t.b_column, t.out += kC * kVector;
+  }
+  return columns;
+}
+
 /// kC: columns at a time; kFirst: what the first of them ask for, kRest: the others.
 template <class Op, int kR, int kC, Fetch kFirst = Fetch::nothing, Fetch kRest = Fetch::nothing>
 void multiply(Tile t, std::int64_t columns) {
-  const auto next = [&] { columns -= kC, t.b += kC * t.b_column, t.out += kC * kVector; };
-  if (kFirst != kRest && columns >= kC) tile<Op, kR, kC, kFirst>(t), next();
-  for (; columns >= kC; next()) tile<Op, kR, kC, kRest>(t);
+  const std::int64_t left = by_columns<kC>(t, columns, tile<Op, kR, kC, kFirst>, tile<Op, kR, kC, kRest>);
   if constexpr (kC > 1)
-    if (columns > 0) multiply<Op, kR, kC / 2, kRest, kRest>(t, columns);
+    if (left > 0) multiply<Op, kR, kC / 2, kRest, kRest>(t, left);
 }
 
 /// body<rows>() for the rows of a tile of few.

@@ -14,7 +14,7 @@
 namespace octet::cpu {
 namespace {
 
-/// A row of sums by runs of keys.
+/// A row of sums by runs of keys: what the softmaxes of both formats of P do.
 class PlainRow {
  protected:
   static constexpr std::int64_t kLanes = 16;
@@ -56,6 +56,20 @@ class PlainRow {
     __m512 only(__m512 x, int half) const { return _mm512_maskz_mov_ps(lanes(half), x); }
   };
 
+  /// store(at, low, high): the weights of a run's keys, 0 of those that the row does not see. Returns the sum
+  /// of all, by lanes.
+  template <class Weight, class Store>
+  static F32 weigh_runs(const Row& row, const Weight& weight, const Store& store) {
+    __m512 a{}, b{};
+    for_runs(row, [&](const float* sums, std::int64_t at, auto seen) {
+      const __m512 low = seen.only(weight(_mm512_loadu_ps(sums)), kLow),
+                   high = seen.only(weight(_mm512_loadu_ps(sums + kLanes)), kHigh);
+      a = _mm512_add_ps(a, low), b = _mm512_add_ps(b, high);
+      store(at, low, high);
+    });
+    return reinterpret_cast<F32>(_mm512_add_ps(a, b));
+  }
+
   template <class Body>
   static void for_runs(const Row& row, const Body& body) {
     for (std::int64_t at = row.low / kRun * kRun; at < row.high; at += kRun) {
@@ -89,17 +103,13 @@ class FloatSoftmax : public PlainRow {
   static F32 weigh(const Row& row, float factor, float origin, std::byte* p) {
     // The product rounds before the origin, which has rounded so, is taken off: the largest key's weight
     // is 1.
-    const auto weight = [f = _mm512_set1_ps(factor), from = _mm512_set1_ps(origin)](const float* sums) {
-      return exp2(_mm512_sub_ps(_mm512_mul_ps(_mm512_loadu_ps(sums), f), from));
+    const auto weight = [f = _mm512_set1_ps(factor), from = _mm512_set1_ps(origin)](__m512 sum) {
+      return exp2(_mm512_sub_ps(_mm512_mul_ps(sum, f), from));
     };
-    __m512 a{}, b{};
-    for_runs(row, [&](const float* sums, std::int64_t at, auto seen) {
-      const __m512 low = seen.only(weight(sums), kLow), high = seen.only(weight(sums + kLanes), kHigh);
-      a = _mm512_add_ps(a, low), b = _mm512_add_ps(b, high);
+    return weigh_runs(row, weight, [p](std::int64_t at, __m512 low, __m512 high) {
       _mm512_storeu_ps(p + 4 * at, low);
       _mm512_storeu_ps(p + 4 * (at + kLanes), high);
     });
-    return reinterpret_cast<F32>(_mm512_add_ps(a, b));
   }
 
  private:

@@ -31,19 +31,17 @@ class HalvesSoftmax : public PlainRow {
   /// P of the row's keys, weights 2^(sum * factor - origin) in bf16, 0 for a key that it does not see;
   /// returns the sum of the unrounded weights, by lanes. p: [key of the block], written in whole runs.
   static F32 weigh(const Row& row, float factor, float origin, std::byte* p) {
-    const __m512 f = _mm512_set1_ps(factor), below = _mm512_set1_ps(-origin);
-    __m512 a{}, b{};
-    for_runs(row, [&](const float* sums, std::int64_t at, auto seen) {
-      const __m512 low = seen.only(exp2(_mm512_fmadd_ps(_mm512_loadu_ps(sums), f, below)), kLow);
-      const __m512 high = seen.only(exp2(_mm512_fmadd_ps(_mm512_loadu_ps(sums + kLanes), f, below)), kHigh);
-      a = _mm512_add_ps(a, low), b = _mm512_add_ps(b, high);
+    const auto weight = [f = _mm512_set1_ps(factor), below = _mm512_set1_ps(-origin)](__m512 sum) {
+      return exp2(_mm512_fmadd_ps(sum, f, below));
+    };
+    return weigh_runs(row, weight, [p](std::int64_t at, __m512 low, __m512 high) {
       _mm512_storeu_si512(p + 2 * at, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
     });
-    return reinterpret_cast<F32>(_mm512_add_ps(a, b));
   }
 
  private:
-  /// 2^x for x <= 0, and 2^-126 for what is below; NaN for NaN.
+  /// 2^x for x <= 0, and for what is below -126 the cubic's 2^-126, of which P is 0: it is less than that,
+  /// and the conversion takes subnormals for zero. NaN for NaN.
   static __m512 exp2(__m512 x) {
     constexpr int kDown = 1;  // f = x - floor(x)
     const __m512 bounded = _mm512_max_ps(_mm512_set1_ps(kExp2Least), x);

@@ -140,9 +140,6 @@ __device__ __forceinline__ Hidden biases_of(typename S::Bias (&added)[kTiles * 4
   return hidden;
 }
 
-template <class S, int kTiles, int kKeys>
-class LoneBlock;
-
 /// kKeys: places of the block, of which the first kTiles tiles are computed.
 template <class S, int kTiles, int kKeys, Masses kMasses>
 class BlockSoftmax {
@@ -152,6 +149,7 @@ class BlockSoftmax {
   using Keys = KeyArrays<typename S::Key, kKeys>;
   using Rows = LaneRow<S>[kRowsALane];
   using Views = typename S::View[kRowsALane];
+  using Sums = typename S::Sum[kRowsALane];
 
   /// Views and scores of a block. keys: the constants of its keys; bias_of(i, e): what is added to a score.
   template <class BiasOf>
@@ -262,56 +260,13 @@ class BlockSoftmax {
     }
   }
 
- private:
-  using Key = typename S::Key;
-  friend class LoneBlock<S, kTiles, kKeys>;
-  static constexpr bool kByLanes = SumsByLanes<S> && kMasses == Masses::of_lane;
-  static constexpr bool kMassIsCode = requires { S::kMassIsCode; };
-  using Sums = typename S::Sum[kRowsALane];
-  using Terms = std::uint32_t[kRowsALane];
-
-  static __device__ __forceinline__ int column() { return static_cast<int>(threadIdx.x % 4) * 2; }
-
-  /// A score of -inf does, and of other schemes what they say of the least one.
-  static constexpr bool hidden_weighs_nothing() {
-    if constexpr (requires { S::kHiddenWeighsNothing; })
-      return S::kHiddenWeighsNothing;
-    else
-      return std::is_same_v<Score, float>;
-  }
-
-  static __device__ __forceinline__ float least(float) { return kMinusInfinity; }
-  static __device__ __forceinline__ std::int32_t least(std::int32_t) { return -2147483647 - 1; }
-
-  // note: NaN does not win, and need not: it comes to its row with the weights.
-  static __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); }
-  static __device__ __forceinline__ std::int32_t larger(std::int32_t a, std::int32_t b) { return max(a, b); }
-
-  /// The largest number of each row; hidden ones are the least.
-  template <class T>
-  static __device__ __forceinline__ void largest(const T (&x)[kTiles][4], T (&peak)[kRowsALane]) {
-#pragma unroll
-    for (int r = 0; r < kRowsALane; ++r)
-      peak[r] = tile::over_quad(largest_of_lane(x, r), [](T a, T b) { return larger(a, b); });
-  }
+  /// The largest number of the lane's own row, where each lane of a quad has one.
   template <class T>
   static __device__ __forceinline__ T largest_of_own(const T (&x)[kTiles][4]) {
     T peak[kRowsALane];
 #pragma unroll
     for (int r = 0; r < kRowsALane; ++r) peak[r] = largest_of_lane(x, r);
     return over_quad_of_own(peak, [](T a, T b) { return larger(a, b); });
-  }
-  /// Of even and of odd tiles by itself, for each comparison waits for the one before it.
-  template <class T>
-  static __device__ __forceinline__ T largest_of_lane(const T (&x)[kTiles][4], int r) {
-    constexpr int kChains = 2;
-    T peak[kChains];
-#pragma unroll
-    for (int i = 0; i < kTiles; ++i) {
-      const T of_tile = larger(x[i][2 * r], x[i][2 * r + 1]);
-      peak[i % kChains] = i < kChains ? of_tile : larger(peak[i % kChains], of_tile);
-    }
-    return larger(peak[0], peak[1]);
   }
 
   /// Codes and masses. Weights: the scheme, or what it makes of itself for this loop.
@@ -349,12 +304,55 @@ class BlockSoftmax {
       put(p, i, code);
       if constexpr (requires { S::kMassTerms; } && !kMassIsCode) {
         count += 4;
-        if (count == S::kMassTerms || i + 2 == kTiles) {
+        if (count == S::kMassTerms || i + 2 >= kTiles) {
           add_terms(sum, terms);
           count = 0;
         }
       }
     }
+  }
+
+ private:
+  using Key = typename S::Key;
+  static constexpr bool kByLanes = SumsByLanes<S> && kMasses == Masses::of_lane;
+  static constexpr bool kMassIsCode = requires { S::kMassIsCode; };
+  using Terms = std::uint32_t[kRowsALane];
+
+  static __device__ __forceinline__ int column() { return static_cast<int>(threadIdx.x % 4) * 2; }
+
+  /// A score of -inf does, and of other schemes what they say of the least one.
+  static constexpr bool hidden_weighs_nothing() {
+    if constexpr (requires { S::kHiddenWeighsNothing; })
+      return S::kHiddenWeighsNothing;
+    else
+      return std::is_same_v<Score, float>;
+  }
+
+  static __device__ __forceinline__ float least(float) { return kMinusInfinity; }
+  static __device__ __forceinline__ std::int32_t least(std::int32_t) { return -2147483647 - 1; }
+
+  // note: NaN does not win, and need not: it comes to its row with the weights.
+  static __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); }
+  static __device__ __forceinline__ std::int32_t larger(std::int32_t a, std::int32_t b) { return max(a, b); }
+
+  /// The largest number of each row; hidden ones are the least.
+  template <class T>
+  static __device__ __forceinline__ void largest(const T (&x)[kTiles][4], T (&peak)[kRowsALane]) {
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r)
+      peak[r] = tile::over_quad(largest_of_lane(x, r), [](T a, T b) { return larger(a, b); });
+  }
+  /// Of even and of odd tiles by itself, for each comparison waits for the one before it.
+  template <class T>
+  static __device__ __forceinline__ T largest_of_lane(const T (&x)[kTiles][4], int r) {
+    constexpr int kChains = 2;
+    T peak[kChains];
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+      const T of_tile = larger(x[i][2 * r], x[i][2 * r + 1]);
+      peak[i % kChains] = i < kChains ? of_tile : larger(peak[i % kChains], of_tile);
+    }
+    return larger(peak[0], peak[1]);
   }
 
   /// Codes of one byte become 0.
