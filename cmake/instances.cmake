@@ -103,12 +103,12 @@ endfunction()
 # note: gcc 12 takes the undefined operand of its own AVX-512 intrinsics for an uninitialised variable.
 set(_optimised "-O2 $<$<CXX_COMPILER_ID:GNU>:-fpeel-loops> $<$<CXX_COMPILER_ID:GNU>:-funswitch-loops> $<$<CXX_COMPILER_ID:GNU>:-fsplit-loops>")
 set(OCTET_CPU_SETS
-  "amx_int8    amx    ${_optimised} -mamx-tile -mamx-int8 -mavx512fp16 -mavx512vbmi -mavx2 -mfma -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 -mtune=skylake-avx512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
-  "avx512_fp16 avx512_fp16 ${_optimised} -mavx512fp16 -mavx512vbmi -mavx2 -mfma -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 -mtune=skylake-avx512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
-  "avx512_bf16 avx512_bf16 ${_optimised} -mavx512bf16 -mavx2 -mfma -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 -mtune=skylake-avx512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
-  "avx512_vnni avx512 ${_optimised} -mavx2 -mfma -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 -mtune=skylake-avx512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
-  "avx_vnni    shared ${_optimised} -mavx2 -mfma -mf16c -mavxvnni"
-  "avx2        avx2   ${_optimised} -mavx2 -mfma -mf16c"
+  "amx_int8    amx    ${_optimised} -mamx-tile -mamx-int8 -mavx512fp16 -mavx512vbmi -mavx2 -mfma -mprfchw -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 -mtune=skylake-avx512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
+  "avx512_fp16 avx512_fp16 ${_optimised} -mavx512fp16 -mavx512vbmi -mavx2 -mfma -mprfchw -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 -mtune=skylake-avx512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
+  "avx512_bf16 avx512_bf16 ${_optimised} -mavx512bf16 -mavx2 -mfma -mprfchw -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 -mtune=skylake-avx512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
+  "avx512_vnni avx512 ${_optimised} -mavx2 -mfma -mprfchw -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512 -mtune=skylake-avx512 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>"
+  "avx_vnni    shared ${_optimised} -mavx2 -mfma -mprfchw -mf16c -mavxvnni"
+  "avx2        avx2   ${_optimised} -mavx2 -mfma -mprfchw -mf16c"
 )
 
 # Writes src/cpu/<set>.cpp, which holds the nests of a set and their table <set>_nest(), into the build tree; their paths go to out_var.

@@ -4,7 +4,6 @@
 #include <memory>
 #include <vector>
 
-#include "base/cpu_features.h"
 #include "base/parallel.h"
 #include "base/scratch.h"
 #include "base/shifted.h"
@@ -12,101 +11,14 @@
 #include "call/problem.h"
 #include "call/store.h"
 #include "call/visibility.h"
+#include "cpu/ahead.h"
 #include "cpu/cpu.h"
 #include "cpu/driver.h"
 #include "cpu/packed.h"
+#include "cpu/units.h"
 
 namespace octet::cpu {
 namespace {
-
-/// Query rows of a unit of work, at most: their outputs and a key block's operands share L2, and a call of a
-/// few hundred tokens still has work for several threads.
-constexpr std::int64_t kMostRows = 48;
-
-/// How a sequence's rows are cut into units: equal shares, in whole groups of rows. The rows that one more
-/// group ends (5 of 197 tokens, one of a window's 49) go with the unit before them: what a unit takes beside
-/// its rows is more than theirs.
-class RowShares {
- public:
-  RowShares(std::int64_t longest, std::int64_t group) : group_(group), rows_(group) {
-    const std::int64_t shares = std::max<std::int64_t>(1, (longest - group + kMostRows - 1) / kMostRows);
-    rows_ = std::clamp(round_up((longest + shares - 1) / shares, group), group, kMostRows);
-  }
-  /// Units of a sequence.
-  std::int64_t units(std::int64_t tokens) const {
-    return tokens <= 0 ? 0 : std::max<std::int64_t>(1, (tokens - group_ + rows_ - 1) / rows_);
-  }
-  struct Rows {
-    std::int64_t begin, end;
-  };
-  /// Rows of the i-th; none where there are fewer units.
-  Rows rows(std::int64_t i, std::int64_t tokens) const {
-    const std::int64_t count = units(tokens);
-    if (i >= count) return {0, 0};
-    return {i * rows_, i == count - 1 ? tokens : (i + 1) * rows_};
-  }
-
- private:
-  std::int64_t group_, rows_;
-};
-
-/// Keys of a sequence with few queries are cut into ranges of so many, or of one key block where that is
-/// more, which are computed apart and merged: 32k keys of 8 heads give 128 threads work. Fewer keys would
-/// make merging and packing Q show. Cuts are at multiples of the range from the sequence's first key,
-/// whatever else a call holds.
-constexpr std::int64_t kRangeKeys = 2048;
-/// A sequence of more queries is not cut: its operands are read from memory less than once in so many
-/// products.
-constexpr std::int64_t kFewQueries = 16;
-
-/// How far few rows ask memory for K and V before they read them. Zen 5 reads a quarter faster so; Zen 4,
-/// which finds runs of lines by itself, up to half slower (docs/cpu.md). AVX-VNNI tells them apart.
-std::int64_t bytes_ahead() {
-  constexpr std::int64_t kBytes = 4096;
-  static const bool asks = has_avx_vnni();
-  return asks ? kBytes : 0;
-}
-
-/// Query tokens [begin, end) of `heads` heads that share K and V: a row for each, head after head.
-struct Unit {
-  std::int64_t sequence, head, heads, begin, end;
-
-  std::int64_t tokens() const { return end - begin; }
-  std::int64_t rows() const { return heads * tokens(); }
-};
-
-/// Where the states of ranges lie.
-class RangeStates {
- public:
-  RangeStates(const Nest& nest, const AttentionDesc& desc, std::int64_t dim_v) : heads_(desc.heads_q) {
-    if (!nest.merge) return;
-    const std::int64_t size = range_keys(desc.key_block);
-    row_bytes_ = nest.state_bytes(std::min(desc.tokens_q, kFewQueries), dim_v);
-    sequence_ranges_ = desc.sequences > 0 ? 0 : (desc.tokens_k + size - 1) / size;
-    const std::int64_t ranges =
-        desc.sequences > 0 ? desc.tokens_k / size + desc.sequences + 1 : desc.batch * sequence_ranges_;
-    const bool cuts = desc.tokens_k > size && (desc.sequences > 0 || desc.tokens_q <= kFewQueries);
-    bytes_ = cuts ? ranges * heads_ * row_bytes_ : 0;
-  }
-
-  static std::int64_t range_keys(std::int64_t key_block) {
-    return std::max(key_block, kRangeKeys / key_block * key_block);
-  }
-  std::int64_t bytes() const { return bytes_; }
-  /// From one range of a sequence to the next.
-  std::int64_t stride() const { return heads_ * row_bytes_; }
-  /// note: a unit of several heads takes the places of all of them, and needs no more than these have.
-  std::int64_t offset(const call::Problem& problem, const Unit& unit, std::int64_t range) const {
-    const std::int64_t before =
-        problem.k.cu_seqlens
-            ? problem.k.begin(unit.sequence) / range_keys(problem.desc.key_block) + unit.sequence
-            : unit.sequence * sequence_ranges_;
-    return (before + range) * stride() + unit.head * row_bytes_;
-  }
-
- private:
-  std::int64_t heads_, row_bytes_ = 0, sequence_ranges_ = 0, bytes_ = 0;
-};
 
 /// One call on one instruction set.
 class Call {
@@ -119,7 +31,8 @@ class Call {
         memory_(memory),
         longest_q_(longest(problem.q, problem.desc.tokens_q)),
         longest_k_(longest(problem.k, problem.desc.tokens_k)),
-        rows_(longest_q_, nest.packing.rows) {
+        rows_(longest_q_, nest.packing.rows),
+        asks_(asks_for_rows(problem)) {
     table_.resize(static_cast<std::size_t>(nest.table_entries(problem.desc.options)));
     nest.fill_table(problem.desc.options, table_.data());
     prepare_ = call::prepare_input(problem, table_.data());
@@ -299,6 +212,7 @@ class Call {
     } else {
       call.codes = scratch.take<std::int8_t>(rows * dim_v);
     }
+    if (asks_) want_rows(problem_, unit, call);
     call.scale = scratch.take<float>(rows);
     call.lse = problem_.args.lse.data ? scratch.take<float>(rows) : nullptr;
     call.scratch = scratch.take<std::byte>(nest_.scratch_bytes(rows, d.key_block, dim_v));
@@ -376,6 +290,7 @@ class Call {
   const CallMemory memory_;
   const std::int64_t longest_q_, longest_k_;
   const RowShares rows_;
+  const bool asks_;
   std::vector<float> table_;
   Prepare prepare_;
 };

@@ -24,6 +24,7 @@
 #include "cpu/rows.inl"
 #include "cpu/tile.h"
 #include "cpu/visit.inl"
+#include "cpu/wanted.inl"
 #include "cpu/wide.inl"
 
 namespace octet::cpu {
@@ -93,6 +94,9 @@ class RowsNest {
     if (least / key_block == (most - 1) / key_block && !call_.parts.state) outputs_.expect_one_block();
     const KeySpan blocks{least / key_block, (most + key_block - 1) / key_block};
     const std::int64_t together = blocks_together(call_.rows, key_block);
+    const std::int64_t visits = (blocks.last - blocks.first) * groups(call_.rows);
+    Asked<false> to_read(call_.to_read, visits);
+    Asked<true> to_write(call_.to_write, visits);
     for (std::int64_t b = blocks.first; b < blocks.last; b += together) {
       if (together > 1) {
         visit_run({b, b + together < blocks.last ? b + together : blocks.last});
@@ -100,7 +104,11 @@ class RowsNest {
       }
       OpenBlock<S> block = open_block(b);
       open_values(block);
-      for (std::int64_t g = 0; g < groups(call_.rows); ++g) visit(block, g);
+      for (std::int64_t g = 0; g < groups(call_.rows); ++g) {
+        to_read.ask();
+        to_write.ask();
+        visit(block, g);
+      }
     }
   }
 

@@ -84,6 +84,12 @@ struct KeySpan {
 /// What comes in rows goes so far beyond the last padding row: a group's rows are read in whole vectors.
 inline constexpr std::int64_t kRowsBeyond = 16;
 
+/// Rows of memory that are wanted soon; count 0: none.
+struct WantedRows {
+  const std::byte* data;
+  std::int64_t stride, bytes, count;  ///< from a row to the next, of a row
+};
+
 /// One block of query rows against all of its keys, or a range of them. Rows of several heads may share it
 /// where these share K and V.
 struct RowsCall {
@@ -102,8 +108,10 @@ struct RowsCall {
   const float* channel;              ///< [dim_v, padded]: V's scale of a channel at the end
   const std::int32_t* channel_exponent;  ///< the same: 2^exponent
   Parts parts;
-  std::int64_t ahead;  ///< Tile::ahead
-  std::byte* scratch;  ///< scratch_bytes() of them, aligned to 64
+  std::int64_t ahead;   ///< Tile::ahead
+  WantedRows to_read;   ///< Q of the call that likely comes next
+  WantedRows to_write;  ///< where the results go in the end
+  std::byte* scratch;   ///< scratch_bytes() of them, aligned to 64
   // Results, [row][dim_v] or [row].
   float* values;            ///< where the scheme ends in values, or its codes are wanted as such; else null
   std::int64_t values_row;  ///< from one row's values to the next
