@@ -97,11 +97,13 @@ void ChannelNorms::exponents(std::int32_t* exponent) {
 
 void ChannelNorms::compare(std::int32_t* exponent) {
   take_roots(scratch_);
+  orders_.resize(channels_);
   std::int64_t largest = std::numeric_limits<std::int64_t>::min();
-  for (std::size_t c = 0; c < channels_; ++c)
-    if (amax_[c] > 0) largest = std::max(largest, norm_order(scratch_[c], amax_[c]));
-  for (std::size_t c = 0; c < channels_; ++c)
-    exponent[c] = channel_exponent(norm_order(scratch_[c], amax_[c]), largest, amax_[c]);
+  for (std::size_t c = 0; c < channels_; ++c) {
+    orders_[c] = norm_order(scratch_[c], amax_[c]);
+    if (amax_[c] > 0) largest = std::max(largest, orders_[c]);
+  }
+  for (std::size_t c = 0; c < channels_; ++c) exponent[c] = channel_exponent(orders_[c], largest, amax_[c]);
 }
 
 }  // namespace octet::quant

@@ -32,7 +32,8 @@ void token_mean(const TensorView& x, const TokenRange& range, float* mean) {
     t += rows.count;
   }
   sum.finish(mean);
-  for (std::int64_t c = 0; c < dim; ++c) mean[c] = mean_of_sum(mean[c], range.length);
+  const float divisor = mean_divisor(range.length);
+  for (std::int64_t c = 0; c < dim; ++c) mean[c] = mean_of_scaled(mean[c], divisor);
 }
 
 void anchor_shift(const TensorView& x, const TokenRange& range, const TensorView& anchor, float* shift) {

@@ -17,12 +17,18 @@ OCTET_HD float mean_factor(std::int64_t length) {
   return power_of_two(-halvings);
 }
 
-/// The mean of `length` elements whose sum with that factor is `sum`.
-OCTET_HD float mean_of_sum(float sum, std::int64_t length) {
-  const float mean = sum / (static_cast<float>(length) * mean_factor(length));  // by (1/2, 1]
+/// What a sum with that factor is divided by: (1/2, 1].
+OCTET_HD float mean_divisor(std::int64_t length) { return static_cast<float>(length) * mean_factor(length); }
+
+/// The mean of elements whose sum with that factor is `sum`.
+OCTET_HD float mean_of_scaled(float sum, float divisor) {
+  const float mean = sum / divisor;
   constexpr float kLargest = 0x1.fffffep127f;
   const float above = mean > kLargest ? kLargest : mean;
   return above < -kLargest ? -kLargest : above;
+}
+OCTET_HD float mean_of_sum(float sum, std::int64_t length) {
+  return mean_of_scaled(sum, mean_divisor(length));
 }
 
 /// mean[c], c < x.shape[3]: the mean over the range's tokens in f32. Every element is first multiplied by

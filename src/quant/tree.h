@@ -29,13 +29,17 @@ class TreeSum {
  private:
   /// Adds a finished subtree of 2^level leaves; two of one level become one of the next (a binary counter,
   /// which leaves the same pairs as going level by level does).
-  void push(std::size_t level);
+  void push(std::int64_t level);
+  float* carry() { return sums_.data(); }
+  float* level_sum(std::int64_t level) { return sums_.data() + (1 + level) * channels_; }
+  bool waits(std::int64_t level) const { return waiting_ >> level & 1; }
 
   std::int64_t channels_;
   std::int64_t in_leaf_ = 0;
-  std::vector<float> carry_;                // the leaf that is being filled, and the subtree on its way up
-  std::vector<std::vector<float>> levels_;  // [level]: the subtree that waits for its right neighbour
-  std::vector<char> occupied_;
+  /// The leaf that is being filled, or the subtree on its way up; and of each level the one that waits for
+  /// its right neighbour.
+  std::vector<float> sums_;
+  std::uint64_t waiting_ = 0;  ///< bit l: level l has one
 };
 
 }  // namespace octet::quant
