@@ -32,20 +32,27 @@ OCTET_HD float square_factor(float amax) {
 }
 
 /// A norm as one integer that orders like it does: its exponent above the 23 bits of its mantissa. root: the
-/// square root of the sum of the scaled squares, a normal number of at least 2^-23.
-OCTET_HD std::int64_t norm_order(float root, float amax) {
+/// square root of the sum of the scaled squares, a normal number of at least 2^-23, below 2^24: the exponent
+/// lies in [-149, 150].
+OCTET_HD std::int32_t norm_order(float root, float amax) {
   constexpr std::uint32_t kMantissa = (1u << kF32MantissaBits) - 1;
-  const std::int64_t exponent = exponent_field(root) - kF32Bias + amax_exponent(amax);
-  return exponent * (std::int64_t{1} << kF32MantissaBits) + (bits_of(root) & kMantissa);
+  const std::int32_t exponent = exponent_field(root) - kF32Bias + amax_exponent(amax);
+  return exponent * (1 << kF32MantissaBits) + static_cast<std::int32_t>(bits_of(root) & kMantissa);
 }
 
-/// The channel's exponent, where the largest of all has the order `largest`.
-OCTET_HD std::int32_t channel_exponent(std::int64_t order, std::int64_t largest, float amax) {
+/// The channel's exponent, where the largest of all has the order `largest`. Order: an integer that holds
+/// norm_order().
+template <class Order>
+OCTET_HD std::int32_t channel_exponent(Order order, Order largest, float amax) {
+  constexpr Order kMantissa = (1 << kF32MantissaBits) - 1;
   if (amax == 0) return 0;
-  // The whole octaves from the largest down to it, rounded down: those of the difference.
-  const int octaves = static_cast<int>((order - largest) >> kF32MantissaBits);
-  const int in_range = amax_exponent(amax) - kLargestExponent;
-  const int least = in_range > kSmallestChannelExponent ? in_range : kSmallestChannelExponent;
+  // The whole octaves from the largest down to it, rounded down. note: the difference itself may need 33
+  // bits.
+  const auto exponent = [](Order x) { return static_cast<std::int32_t>(x >> kF32MantissaBits); };
+  const std::int32_t borrow = (order & kMantissa) < (largest & kMantissa) ? 1 : 0;
+  const std::int32_t octaves = exponent(order) - exponent(largest) - borrow;
+  const std::int32_t in_range = amax_exponent(amax) - kLargestExponent;
+  const std::int32_t least = in_range > kSmallestChannelExponent ? in_range : kSmallestChannelExponent;
   return octaves > least ? octaves : least;
 }
 

@@ -12,13 +12,14 @@
 namespace octet::quant {
 namespace {
 
-/// Many at once, which the compiler takes in vectors.
-void take_roots(std::vector<float>& x) {
+/// body(c) of every channel, many at once: the compiler takes loops of known length in vectors.
+template <class Body>
+void each_channel(std::size_t channels, const Body& body) {
   constexpr std::size_t kTogether = 16;
   std::size_t c = 0;
-  for (; c + kTogether <= x.size(); c += kTogether)
-    for (std::size_t i = 0; i < kTogether; ++i) x[c + i] = std::sqrt(x[c + i]);
-  for (; c < x.size(); ++c) x[c] = std::sqrt(x[c]);
+  for (; c + kTogether <= channels; c += kTogether)
+    for (std::size_t i = 0; i < kTogether; ++i) body(c + i);
+  for (; c < channels; ++c) body(c);
 }
 
 }  // namespace
@@ -57,17 +58,23 @@ void ChannelNorms::see(const FloatRows& rows) {
 bool ChannelNorms::exponents_at_once(std::int32_t* exponent) {
   squares_.finish(scratch_.data());
   const auto exponent_of = [](std::int32_t bits) { return (bits >> kF32MantissaBits) - kF32Bias; };
-  for (std::size_t c = 0; c < amax_.size(); ++c) {
+  const std::int32_t *least = least_.data(), *most = most_.data();
+  float *sum = scratch_.data(), *amax = amax_.data();
+  std::int32_t bad = 0;
+  each_channel(channels_, [&](std::size_t c) {
     // note: the bits of NaN are beyond those of Inf, or negative, which `least` finds.
-    if (!is_finite(scratch_[c]) || exponent_of(std::min(least_[c], most_[c])) < kSmallestNormalExponent)
-      return false;
+    const std::int32_t smaller = least[c] < most[c] ? least[c] : most[c], size = bits_of(sum[c]) & kAbsMask;
     // amax^2 in [2^2k, 2^(2k + 2)) is still below its end when rounded, for amax is below its own by its last
     // place.
-    const int k = exponent_of(most_[c]) >> 1;
-    if (exponent_of(least_[c]) - 2 * k < kSmallestNormalExponent) return false;
-    scratch_[c] *= power_of_two(-2 * k);
-    amax_[c] = power_of_two(k);  // its exponent is what counts
-  }
+    const std::int32_t k = exponent_of(most[c]) >> 1, scaled = exponent_of(least[c]) - 2 * k;
+    bad |= (size >= static_cast<std::int32_t>(kInfBits) ? 1 : 0) |
+           (exponent_of(smaller) < kSmallestNormalExponent ? 1 : 0) |
+           (scaled < kSmallestNormalExponent ? 1 : 0);
+  });
+  if (bad != 0) return false;
+  each_channel(channels_, [&](std::size_t c) { sum[c] *= power_of_two(-2 * (exponent_of(most[c]) >> 1)); });
+  // Its exponent is what counts.
+  each_channel(channels_, [&](std::size_t c) { amax[c] = power_of_two(exponent_of(most[c]) >> 1); });
   compare(exponent);
   return true;
 }
@@ -96,14 +103,18 @@ void ChannelNorms::exponents(std::int32_t* exponent) {
 }
 
 void ChannelNorms::compare(std::int32_t* exponent) {
-  take_roots(scratch_);
-  orders_.resize(channels_);
-  std::int64_t largest = std::numeric_limits<std::int64_t>::min();
-  for (std::size_t c = 0; c < channels_; ++c) {
-    orders_[c] = norm_order(scratch_[c], amax_[c]);
-    if (amax_[c] > 0) largest = std::max(largest, orders_[c]);
-  }
-  for (std::size_t c = 0; c < channels_; ++c) exponent[c] = channel_exponent(orders_[c], largest, amax_[c]);
+  constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::min();
+  float* const root = scratch_.data();
+  const float* const amax = amax_.data();
+  std::int32_t largest = kNone;
+  each_channel(channels_, [&](std::size_t c) { root[c] = std::sqrt(root[c]); });
+  each_channel(channels_, [&](std::size_t c) {
+    exponent[c] = norm_order(root[c], amax[c]);
+    const std::int32_t counted = amax[c] > 0 ? exponent[c] : kNone;
+    largest = counted > largest ? counted : largest;
+  });
+  each_channel(channels_,
+               [&](std::size_t c) { exponent[c] = channel_exponent(exponent[c], largest, amax[c]); });
 }
 
 }  // namespace octet::quant

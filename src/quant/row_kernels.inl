@@ -66,6 +66,7 @@ struct RowsIn {
     if constexpr (!simd::kIsPair<typename L::F32> && 8 * kLive < kRegisters)
       for (; c + 8 * kWidth <= channels; c += 8 * kWidth) body(L{}, Vectors<8>{}, c);
     for (; c + 4 * kWidth <= channels; c += 4 * kWidth) body(L{}, Vectors<4>{}, c);
+    for (; c + 2 * kWidth <= channels; c += 2 * kWidth) body(L{}, Vectors<2>{}, c);
     for (; c + kWidth <= channels; c += kWidth) body(L{}, Vectors<1>{}, c);
     for (; c < channels; ++c) body(ScalarLane{}, Vectors<1>{}, c);
   }
@@ -393,6 +394,7 @@ struct RowsIn {
   template <bool kMultiplies>
   static OCTET_HOST void row_largest(const FloatRows& x, const float* factor, Peaks& peaks) {
     if constexpr (!simd::kIsPair<typename L::F32>) {
+      if (x.channels == 2 * kWidth) return row_largest_of<2, kMultiplies>(x, factor, peaks);
       if (x.channels == 4 * kWidth) return row_largest_of<4, kMultiplies>(x, factor, peaks);
       if (x.channels == 8 * kWidth) return row_largest_of<8, kMultiplies>(x, factor, peaks);
     }

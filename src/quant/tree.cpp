@@ -5,8 +5,8 @@
 namespace octet::quant {
 
 TreeSum::TreeSum(std::int64_t channels) : channels_(channels) {
-  constexpr std::size_t kMostLevels = 4;  // of 1,024 tokens: those of few calls are more
-  sums_.reserve(static_cast<std::size_t>(channels) * (1 + kMostLevels));
+  constexpr std::size_t kLevels = 4;  // of 1,024 tokens; more come when they are needed
+  sums_.reserve(static_cast<std::size_t>(channels) * (1 + kLevels));
   sums_.resize(static_cast<std::size_t>(channels));
 }
 

@@ -255,6 +255,32 @@ TEST(Equalise, OnePassRefusesWhatItsSquaresLose) {
   EXPECT_TRUE(exponents_at_once(normal_input({1, 1, 0, 16}, 44)).empty());
 }
 
+// Orders of norms lie farther apart than 32 bits hold, whichever integer they come in.
+TEST(Equalise, AChannelsExponentIsTheWholeOctavesBelowTheLargest) {
+  constexpr std::int32_t kOctave = 1 << 23;
+  const std::int32_t orders[] = {norm_order(0x1p-23f, 0x1p-149f),
+                                 norm_order(std::nextafter(0x1p24f, 0.0f), kMax),
+                                 -3 * kOctave,
+                                 -3 * kOctave + 1,
+                                 -1,
+                                 0,
+                                 1,
+                                 kOctave - 1,
+                                 kOctave,
+                                 5 * kOctave + 77};
+  for (const std::int32_t largest : orders)
+    for (const std::int32_t order : orders) {
+      if (order > largest) continue;
+      const std::int64_t below = std::int64_t{largest} - order, octaves = -((below + kOctave - 1) / kOctave);
+      const auto expected =
+          static_cast<std::int32_t>(std::max<std::int64_t>(octaves, kSmallestChannelExponent));
+      EXPECT_EQ(channel_exponent(order, largest, 1.0f), expected) << order << " " << largest;
+      EXPECT_EQ(channel_exponent(std::int64_t{order}, std::int64_t{largest}, 1.0f), expected);
+    }
+  EXPECT_EQ(channel_exponent(0, 100 * kOctave, 0.0f), 0);
+  EXPECT_EQ(channel_exponent(0, 100 * kOctave, 0x1p100f), -27) << "2^27 times the element would be Inf";
+}
+
 TEST(Equalise, BringsChannelNormsWithinAFactorOfTwo) {
   const std::int64_t tokens = 200, dim = 24;
   Input x = normal_input({1, 1, tokens, dim}, 37);
