@@ -46,8 +46,7 @@ TokenRange range_of(const Job& job, std::int64_t index) {
 // 25 %.
 Tokens ahead_of(const Job& job, std::int64_t index) {
   constexpr std::int64_t kMostBytes = 512 * 1024;  // of a unit: two fill the second-level cache
-  const bool reads_twice = job.recipe.smooth == Smooth::mean || job.recipe.equalise == Equalise::on;
-  if (!reads_twice || index >= job.units()) return {};
+  if (!reads_twice(job.recipe) || index >= job.units()) return {};
   const TokenRange range = range_of(job, index);
   const std::int64_t bytes = range.length * job.x.shape[3] * (job.x.dtype == DType::f32 ? 4 : 2);
   return bytes > kMostBytes ? Tokens{} : Tokens{&job.x, range};
@@ -72,7 +71,8 @@ void smooth(const Job& job, Unit& unit) {
   if (job.recipe.smooth == Smooth::none) return;
   float* mean = unit_row<float>(job, unit, job.out.mean);
   if (job.recipe.smooth == Smooth::mean) {
-    token_mean(job.x, unit.rows.range(), mean);
+    const Tokens tokens = unit.rows.tokens();
+    token_mean(*tokens.x, tokens.range, mean);
   } else {
     anchor_shift(job.x, unit.rows.range(), job.recipe.anchor, mean);
   }

@@ -51,6 +51,8 @@ struct PackedCodesKernels {
 };
 
 struct RowKernels {
+  /// Rows as floats.
+  void (*floats)(const Rows& x, const RowSpace& out);
   /// Rows with the steps done to them; with a butterfly, out may have more channels, which are zeros before
   /// it. largest[row]: the largest |x| of the results as bits, which order like the values do; at least those
   /// of Inf where one is Inf or NaN. Null where nobody asks. Returns the largest of all. x may be out's

@@ -185,6 +185,28 @@ struct RowsIn {
       convert_with<Source>(x, out, peaks, [](auto, auto v, std::int64_t) { return v; });
   }
 
+  template <class Source>
+  static void floats_from(const Rows& x, const RowSpace& out) {
+    const auto* from = static_cast<const typename Source::Stored*>(x.data);
+    float* to = out.data;
+    for (std::int64_t r = 0; r < x.count; ++r, from += x.stride, to += out.stride)
+      each_column(x.channels, [&](auto lane, auto vectors, std::int64_t begin) {
+        using Lane = decltype(lane);
+        for (int i = 0; i < decltype(vectors)::kVectors; ++i) {
+          const std::int64_t c = begin + i * Lane::kWidth;
+          Lane::store(to + c, Source::template load<Lane>(from + c));
+        }
+      });
+  }
+  static void floats(const Rows& x, const RowSpace& out) {
+    if (x.dtype == DType::f16)
+      floats_from<FromF16>(x, out);
+    else if (x.dtype == DType::bf16)
+      floats_from<FromBf16>(x, out);
+    else
+      floats_from<FromF32>(x, out);
+  }
+
   /// Rows on their way through the butterfly; from may be to.
   struct Turn {
     const float* from;
@@ -344,7 +366,10 @@ struct RowsIn {
       turn.from = static_cast<const float*>(x.data), turn.from_stride = x.stride;
     } else {
       Peaks none{nullptr};
-      convert(x, padded ? RowSteps{steps.shift, nullptr, 0} : RowSteps{}, out, none);
+      if (padded && steps.shift)
+        convert(x, {steps.shift, nullptr, 0}, out, none);
+      else
+        floats(x, out);
       for (std::int64_t r = 0; r < x.count; ++r)
         for (std::int64_t c = x.channels; c < out.channels; ++c) out.data[r * out.stride + c] = 0;
     }
@@ -662,10 +687,19 @@ struct RowsIn {
         out, out_stride);
   }
 
-  static constexpr RowKernels kTable{
-      read,        row_largest,       channel_largest,        add,
-      add_squares, add_plain_squares, nearest_scales,         sixteenth_scales,
-      codes,       codes_by_channel,  PackedRows<L>::table(), RowsNarrowed<L>::run};
+  static constexpr RowKernels kTable{floats,
+                                     read,
+                                     row_largest,
+                                     channel_largest,
+                                     add,
+                                     add_squares,
+                                     add_plain_squares,
+                                     nearest_scales,
+                                     sixteenth_scales,
+                                     codes,
+                                     codes_by_channel,
+                                     PackedRows<L>::table(),
+                                     RowsNarrowed<L>::run};
 };
 
 }  // namespace

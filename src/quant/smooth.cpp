@@ -24,7 +24,7 @@ void token_mean(const TensorView& x, const TokenRange& range, float* mean) {
     const Rows rows = tokens.at(t, std::min(sum.room(), range.length - t));
     FloatRows floats{static_cast<const float*>(rows.data), rows.stride, rows.count, dim};
     if (x.dtype != DType::f32) {
-      kernels.read(rows, {}, {numbers.data(), dim, dim}, nullptr);
+      kernels.floats(rows, {numbers.data(), dim, dim});
       floats.data = numbers.data(), floats.stride = dim;
     }
     kernels.add(floats, factor, sum.leaf());

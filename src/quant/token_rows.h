@@ -35,7 +35,7 @@ class TokenRows {
  private:
   bool has_rows_like(const Tokens& other) const;
 
-  const TensorView& x_;
+  TensorView x_;
   TokenRange range_;
   Tokens next_;
   std::vector<std::byte> copy_;

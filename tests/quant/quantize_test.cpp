@@ -123,23 +123,32 @@ TEST(Quantize, PlainFormatsAreConvertedToTheNearestNumber) {
   }
 }
 
+// Whether statistics read them as floats that were made once (300 tokens) or each time anew (2,100 of 64
+// channels), and wherever their channels lie.
 TEST(Quantize, SixteenBitInputsGiveTheCodesOfTheirValues) {
-  for (const DType dtype : {DType::f16, DType::bf16}) {
-    Input x = normal_input({1, 2, 9, 33}, 5);
-    std::vector<std::uint16_t> stored(x.values.size());
-    for (std::size_t i = 0; i < stored.size(); ++i) {
-      stored[i] = dtype == DType::f16 ? f16_from_f32(x.values[i]) : bf16_from_f32(x.values[i]);
-      x.values[i] = dtype == DType::f16 ? f32_from_f16(stored[i]) : f32_from_bf16(stored[i]);
-    }
-    TensorView half = x.view;
-    half.data = stored.data();
-    half.dtype = dtype;
-    const OperandRecipe recipe = recipe_of(DType::s8, Granularity::token);
-    Output a(layout(x.view.shape, recipe, 0)), b(layout(x.view.shape, recipe, 0));
-    ASSERT_TRUE(quantize(x.view, x.dense(), recipe, a.tensor, {}).ok());
-    ASSERT_TRUE(quantize(half, x.dense(), recipe, b.tensor, {}).ok());
-    EXPECT_EQ(a.content(), b.content()) << name(dtype);
-  }
+  OperandRecipe plain = recipe_of(DType::s8, Granularity::token), smoothed = plain, equalised = plain;
+  smoothed.smooth = Smooth::mean, smoothed.rotate = Rotate::on, equalised.equalise = Equalise::on;
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const auto& [tokens, dim] : {std::pair<std::int64_t, std::int64_t>{9, 33}, {300, 64}, {2100, 64}})
+      for (const OperandRecipe& recipe : {plain, smoothed, equalised})
+        for (const std::int64_t step : {1, 2}) {
+          Input x = normal_input({1, 2, tokens, dim}, 5);
+          std::vector<std::uint16_t> stored(x.values.size() * static_cast<std::size_t>(step), 0xffff);
+          for (std::size_t i = 0; i < x.values.size(); ++i) {
+            const float v = x.values[i];
+            const std::uint16_t code = dtype == DType::f16 ? f16_from_f32(v) : bf16_from_f32(v);
+            stored[i * static_cast<std::size_t>(step)] = code;
+            x.values[i] = dtype == DType::f16 ? f32_from_f16(code) : f32_from_bf16(code);
+          }
+          TensorView half = x.view;
+          half.data = stored.data();
+          half.dtype = dtype;
+          for (std::int64_t& stride : half.stride) stride *= step;
+          Output a(layout(x.view.shape, recipe, 0)), b(layout(x.view.shape, recipe, 0));
+          ASSERT_TRUE(quantize(x.view, x.dense(), recipe, a.tensor, {}).ok());
+          ASSERT_TRUE(quantize(half, x.dense(), recipe, b.tensor, {}).ok());
+          EXPECT_EQ(a.content(), b.content()) << name(dtype) << " " << tokens << " tokens, step " << step;
+        }
 }
 
 TEST(Quantize, StridesAndBroadcastsDoNotChangeCodes) {

@@ -70,6 +70,9 @@ Results run(const RowKernels& kernels, DType dtype, std::int64_t channels, bool 
     EXPECT_GE(most, with_nan ? kF32Inf : 0u);
     if (!with_nan) results.add(largest);
   };
+  std::vector<float> as_floats(static_cast<std::size_t>(kRows * channels));
+  kernels.floats(rows, {as_floats.data(), channels, channels});
+  results.add(as_floats);
   read({}, channels);
   read({shift.data(), nullptr, 0}, channels);
   read({nullptr, factor.data(), 0}, channels);
