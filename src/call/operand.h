@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "base/sequences.h"
 #include "numerics/contract.h"
@@ -40,24 +41,23 @@ class HeadOperand {
       for (std::int64_t c = 0; c < dim(); ++c) row[c] = codes[c];
     } else if (x_.codes.dtype == DType::f32 && x_.codes.stride[3] == 1) {
       const auto* codes = static_cast<const float*>(x_.codes.data) + base;
-      for (std::int64_t c = 0; c < dim(); ++c) row[c] = static_cast<T>(codes[c]);
+      if constexpr (std::is_same_v<T, float>)
+        std::copy_n(codes, dim(), row);
+      else
+        for (std::int64_t c = 0; c < dim(); ++c) row[c] = static_cast<T>(codes[c]);
     } else {
       for (std::int64_t c = 0; c < dim(); ++c)
         row[c] = static_cast<T>(number_at(x_.codes.data, x_.codes.dtype, base + c * x_.codes.stride[3]));
     }
   }
 
-  /// The s8 codes of a row where they lie one after the other, else null.
-  const std::int8_t* s8_row(std::int64_t token) const {
-    const bool there = x_.codes.dtype == DType::s8 && x_.codes.stride[3] == 1;
-    return there ? static_cast<const std::int8_t*>(x_.codes.data) + offset(token) : nullptr;
-  }
-
-  /// The same of bf16 codes.
+  /// The codes of a row as they lie in memory, where they are of that type and one after the other; else
+  /// null.
+  const std::int8_t* s8_row(std::int64_t token) const { return row_as<std::int8_t>(DType::s8, token); }
   const std::uint16_t* bf16_row(std::int64_t token) const {
-    const bool there = x_.codes.dtype == DType::bf16 && x_.codes.stride[3] == 1;
-    return there ? static_cast<const std::uint16_t*>(x_.codes.data) + offset(token) : nullptr;
+    return row_as<std::uint16_t>(DType::bf16, token);
   }
+  const float* f32_row(std::int64_t token) const { return row_as<float>(DType::f32, token); }
   /// Elements from the codes of a token to the next one's.
   std::int64_t token_stride() const { return x_.codes.stride[2]; }
 
@@ -106,6 +106,11 @@ class HeadOperand {
   bool scales_vary_by_channel() const { return x_.scales.data && x_.channels_per_scale > 0; }
 
  private:
+  template <class T>
+  const T* row_as(DType dtype, std::int64_t token) const {
+    const bool there = x_.codes.dtype == dtype && x_.codes.stride[3] == 1;
+    return there ? static_cast<const T*>(x_.codes.data) + offset(token) : nullptr;
+  }
   std::int64_t offset(std::int64_t token) const {
     const auto& s = x_.codes.stride;
     return batch_ * s[0] + head_ * s[1] + (begin_ + token) * s[2];

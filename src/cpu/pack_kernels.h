@@ -38,6 +38,9 @@ struct PackKernels {
                 std::byte* out);
   /// sums[c] += codes[c].
   void (*add)(const std::int8_t* codes, std::int64_t channels, std::int32_t* sums);
+  /// Whether any of the numbers in whole vectors is NaN or infinite.
+  bool (*any_non_finite_f32)(const std::byte* numbers, std::int64_t bytes);
+  bool (*any_non_finite_bf16)(const std::byte* numbers, std::int64_t bytes);
   NarrowRow narrow;  ///< rows of the output
 };
 

@@ -172,8 +172,40 @@ struct PackIn {
   }
   static void pairs(const std::uint16_t* first, const std::uint16_t* second, std::int64_t channels,
                     std::byte* out) {
-    auto* words = reinterpret_cast<std::uint32_t*>(out);
-    for (std::int64_t c = 0; c < channels; ++c) words[c] = first[c] | std::uint32_t{second[c]} << 16;
+    using Lane = VectorLane<kLanes, PackTag>;
+    constexpr int kHalf = 16;
+    auto* words = reinterpret_cast<std::int32_t*>(out);
+    std::int64_t c = 0;
+    for (; c + kLanes <= channels; c += kLanes)
+      Lane::store(words + c, Lane::widen_u16(Lane::load(first + c)) |
+                                 Lane::shl_i32(Lane::widen_u16(Lane::load(second + c)), kHalf));
+    for (; c < channels; ++c)
+      words[c] = static_cast<std::int32_t>(first[c] | std::uint32_t{second[c]} << kHalf);
+  }
+
+  /// Whether any element has all bits of `exponent`: the largest with no others is it then.
+  template <class Element>
+  static bool any_with_all(Element exponent, const std::byte* numbers, std::int64_t bytes) {
+    using V = simd::RegisterOf<Element, 4 * kLanes>;
+    const V bits = simd::fill<V>(exponent);
+    V most{};
+    for (std::int64_t i = 0; i < bytes; i += kVector) {
+      const V x = simd::load<V>(numbers + i) & bits;
+      most = x > most ? x : most;
+    }
+    Element largest[sizeof(V) / sizeof(Element)];
+    simd::store(largest, most);
+    bool found = false;
+    for (const Element e : largest) found |= e == exponent;
+    return found;
+  }
+  static bool any_non_finite_f32(const std::byte* numbers, std::int64_t bytes) {
+    constexpr std::uint32_t kExponent = 0x7f800000;
+    return any_with_all(kExponent, numbers, bytes);
+  }
+  static bool any_non_finite_bf16(const std::byte* numbers, std::int64_t bytes) {
+    constexpr std::uint16_t kExponent = 0x7f80;
+    return any_with_all(kExponent, numbers, bytes);
   }
 
   /// Lanes of a and b in turns, kRun of each, from the lower (kHalf = 0) or upper half of every part.
@@ -219,8 +251,16 @@ struct PackIn {
       }
   }
 
-  static constexpr PackKernels kTable{sums,   to_u8, columns, quads,
-                                      halves, pairs, add,     RowsNarrowed<VectorLane<kLanes, PackTag>>::run};
+  static constexpr PackKernels kTable{sums,
+                                      to_u8,
+                                      columns,
+                                      quads,
+                                      halves,
+                                      pairs,
+                                      add,
+                                      any_non_finite_f32,
+                                      any_non_finite_bf16,
+                                      RowsNarrowed<VectorLane<kLanes, PackTag>>::run};
 };
 
 }  // namespace

@@ -36,18 +36,6 @@ float largest_of(const float* x, std::int64_t count) {
   return std::max(std::max(most[0], most[1]), std::max(most[2], most[3]));
 }
 
-/// Whether any of the numbers is NaN or infinite: those that have every bit of kExponent.
-template <class Bits, Bits kExponent>
-bool any_non_finite(const std::byte* numbers, std::int64_t count) {
-  Bits found = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    Bits bits;
-    std::memcpy(&bits, numbers + i * static_cast<std::int64_t>(sizeof bits), sizeof bits);
-    found |= static_cast<Bits>((bits & kExponent) == kExponent);
-  }
-  return found != 0;
-}
-
 }  // namespace
 
 const PackKernels& pack_kernels(std::int32_t lanes) {
@@ -222,8 +210,6 @@ void PackedCall::clear_v(std::byte* v, std::int64_t begin, std::int64_t end) con
 
 void PackedCall::note_values(std::byte* workspace, const call::Problem& problem, const HeadIndex& head,
                              std::int64_t begin, std::int64_t end) const {
-  constexpr std::uint32_t kExponentF32 = 0x7f800000;
-  constexpr std::uint16_t kExponentBf16 = 0x7f80;
   if (!is_float(nest_.packing.v)) return;
   const Region r = region(problem, head.sequence, head.kv_head);
   const std::int64_t group = group_elements(nest_.packing.v);
@@ -232,10 +218,9 @@ void PackedCall::note_values(std::byte* workspace, const call::Problem& problem,
     // Whole groups: no two key blocks share one.
     const std::int64_t from = j / group, to = (last + group - 1) / group;
     const std::byte* numbers = workspace + r.v + from * dim_v_ * 4;
-    const std::int64_t count = (to - from) * dim_v_ * group;
-    const bool found = nest_.packing.v == Element::f32
-                           ? any_non_finite<std::uint32_t, kExponentF32>(numbers, count)
-                           : any_non_finite<std::uint16_t, kExponentBf16>(numbers, count);
+    const std::int64_t bytes = (to - from) * dim_v_ * 4;
+    const bool found = nest_.packing.v == Element::f32 ? kernels_.any_non_finite_f32(numbers, bytes)
+                                                       : kernels_.any_non_finite_bf16(numbers, bytes);
     std::byte& noted = workspace[r.non_finite + block];
     const bool stays = j % key_block_ != 0 && noted != std::byte{0};
     noted = static_cast<std::byte>(found || stays);

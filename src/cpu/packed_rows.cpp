@@ -19,6 +19,14 @@ const std::int8_t* codes_of(const call::HeadOperand& operand, std::int64_t token
   return room;
 }
 
+/// The codes of a row where they lie one after the other as they are packed, but for the bits that
+/// Packing::k flips; else null.
+const std::byte* as_they_lie(Element element, const call::HeadOperand& operand, std::int64_t token) {
+  if (element == Element::f32) return reinterpret_cast<const std::byte*>(operand.f32_row(token));
+  if (element == Element::bf16) return reinterpret_cast<const std::byte*>(operand.bf16_row(token));
+  return reinterpret_cast<const std::byte*>(operand.s8_row(token));
+}
+
 }  // namespace
 
 void PackedCall::pack_row(Element element, const call::HeadOperand& operand, std::int64_t token,
@@ -84,17 +92,18 @@ void PackedCall::sum_queries(const std::byte* packed, std::int64_t count, const 
 // others are not ours.
 void PackedCall::put_k(const Rows& rows, std::byte* out) const {
   constexpr std::int64_t kMostLanes = 16, kReadBytes = 16;
+  const Element element = nest_.packing.k;
   const std::int64_t lanes = nest_.packing.lanes, vector_bytes = lanes * 4;
-  const std::int64_t stride = round_up(dim_groups_ * 4, kAlignment);
-  const bool is_whole = group_elements(nest_.packing.k) == 4 && rows.k.dim() % kReadBytes == 0;
+  const std::int64_t stride = round_up(dim_groups_ * 4, kAlignment),
+                     element_bytes = 4 / group_elements(element);
+  const bool is_whole = rows.k.dim() * element_bytes % kReadBytes == 0;
   alignas(kAlignment) std::byte turned[kMostLanes * kLargestDim * 4];
   for (std::int64_t i = 0; i < rows.count;) {
     const std::int64_t to = rows.to + i, lane = to % lanes;
     std::byte* columns = out + to / lanes * dim_groups_ * vector_bytes;
     const std::int64_t runs = lane == 0 && is_whole ? (rows.count - i) / lanes : 0;
-    if (const std::int8_t* codes = runs > 0 ? rows.k.s8_row(rows.from + i) : nullptr) {
-      kernels_.columns({reinterpret_cast<const std::byte*>(codes), rows.k.token_stride()}, dim_groups_,
-                       k_flip(), runs, columns);
+    if (const std::byte* codes = runs > 0 ? as_they_lie(element, rows.k, rows.from + i) : nullptr) {
+      kernels_.columns({codes, rows.k.token_stride() * element_bytes}, dim_groups_, k_flip(), runs, columns);
       i += runs * lanes;
       continue;
     }
@@ -187,8 +196,8 @@ void PackedCall::put_v_halves(const Rows& rows, const Prepare& prepare, std::byt
 void PackedCall::put_v_numbers(const Rows& rows, const Prepare& prepare, std::byte* out) const {
   for (std::int64_t i = 0; i < rows.count; ++i) {
     auto* numbers = reinterpret_cast<float*>(out) + (rows.to + i) * dim_v_;
-    std::fill(numbers, numbers + dim_v_, 0.0f);
     rows.v.load(rows.from + i, numbers);
+    std::fill(numbers + rows.v.dim(), numbers + dim_v_, 0.0f);
     if (nest_.v_values) nest_.v_values(prepare, numbers, dim_v_);
   }
 }

@@ -114,13 +114,15 @@ void write_rows(const Job& job, Unit& unit, std::int64_t first, std::int64_t cou
   }
 }
 
+// Formats without scales, which have NaN and Inf: rows to which nothing is done are written from where they
+// are.
 void convert(Unit& unit) {
   RowReader& rows = unit.rows;
   const TokenRange& range = rows.range();
   for_tokens(rows, 0, range.length, rows.capacity(), [&](std::int64_t first, std::int64_t count) {
-    rows.read(first, count);
+    const FloatRows x = rows.look(first, count);
     for (std::int64_t r = 0; r < count; ++r)
-      write_codes(unit.codes, range.b, range.h, range.begin + first + r, rows.row(r), rows.channels());
+      write_codes(unit.codes, range.b, range.h, range.begin + first + r, x.row(r), x.channels);
   });
 }
 
