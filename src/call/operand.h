@@ -2,11 +2,13 @@
 // type.
 #pragma once
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
 #include "base/sequences.h"
 #include "numerics/contract.h"
+#include "numerics/narrow_row.h"
 #include "numerics/number_at.h"
 #include "octet/types.hpp"
 
@@ -58,6 +60,15 @@ class HeadOperand {
     return row_as<std::uint16_t>(DType::bf16, token);
   }
   const float* f32_row(std::int64_t token) const { return row_as<float>(DType::f32, token); }
+
+  /// Row `token` as floats: by `widen` where its codes lie one after the other and are of a format that it
+  /// knows.
+  void load(std::int64_t token, WideRow widen, float* row) const {
+    const bool is_dense = x_.codes.stride[3] == 1;
+    const std::int64_t bytes = x_.codes.dtype == DType::f16 || x_.codes.dtype == DType::bf16 ? 2 : 1;
+    const auto* codes = static_cast<const std::byte*>(x_.codes.data) + offset(token) * bytes;
+    if (!is_dense || !widen(codes, dim(), x_.codes.dtype, row)) load(token, row);
+  }
   /// Elements from the codes of a token to the next one's.
   std::int64_t token_stride() const { return x_.codes.stride[2]; }
 

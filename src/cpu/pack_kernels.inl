@@ -7,6 +7,7 @@
 #include "base/bits.h"
 #include "cpu/pack_kernels.h"
 #include "cpu/reduce.inl"
+#include "cpu/widen.inl"
 #include "lanes/native.h"
 #include "lanes/vector.h"
 
@@ -260,7 +261,8 @@ struct PackIn {
                                       add,
                                       any_non_finite_f32,
                                       any_non_finite_bf16,
-                                      RowsNarrowed<VectorLane<kLanes, PackTag>>::run};
+                                      RowsNarrowed<VectorLane<kLanes, PackTag>>::run,
+                                      RowsWidened<VectorLane<kLanes, PackTag>>::run};
 };
 
 }  // namespace

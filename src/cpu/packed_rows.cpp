@@ -34,7 +34,7 @@ void PackedCall::pack_row(Element element, const call::HeadOperand& operand, std
   const std::int64_t dim = operand.dim();
   if (element == Element::f32) {
     auto* numbers = reinterpret_cast<float*>(out);
-    operand.load(token, numbers);
+    operand.load(token, kernels_.widen, numbers);
     std::fill(numbers + dim, numbers + dim_groups_, 0.0f);
     return;
   }
@@ -44,7 +44,7 @@ void PackedCall::pack_row(Element element, const call::HeadOperand& operand, std
       std::memcpy(halves, codes, static_cast<std::size_t>(dim) * sizeof *codes);
     } else {
       float numbers[kLargestDim];
-      operand.load(token, numbers);
+      operand.load(token, kernels_.widen, numbers);
       kernels_.halves(numbers, dim, halves);
     }
     std::fill(halves + dim, halves + dim_groups_ * group_elements(element), std::uint16_t{0});
@@ -176,7 +176,7 @@ void PackedCall::put_v_halves(const Rows& rows, const Prepare& prepare, std::byt
       keys[k] = rows.v.bf16_row(rows.from + i + k);
       if (keys[k]) continue;
       float numbers[kLargestDim] = {};
-      rows.v.load(rows.from + i + k, numbers);
+      rows.v.load(rows.from + i + k, kernels_.widen, numbers);
       if (nest_.v_values) nest_.v_values(prepare, numbers, dim_v_);
       kernels_.halves(numbers, dim, room[k]);
       keys[k] = room[k];
@@ -196,7 +196,7 @@ void PackedCall::put_v_halves(const Rows& rows, const Prepare& prepare, std::byt
 void PackedCall::put_v_numbers(const Rows& rows, const Prepare& prepare, std::byte* out) const {
   for (std::int64_t i = 0; i < rows.count; ++i) {
     auto* numbers = reinterpret_cast<float*>(out) + (rows.to + i) * dim_v_;
-    rows.v.load(rows.from + i, numbers);
+    rows.v.load(rows.from + i, kernels_.widen, numbers);
     std::fill(numbers + rows.v.dim(), numbers + dim_v_, 0.0f);
     if (nest_.v_values) nest_.v_values(prepare, numbers, dim_v_);
   }

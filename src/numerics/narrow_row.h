@@ -1,4 +1,4 @@
-// Rows of f32 as the floats below it, in lanes: the bits of formats.h.
+// Rows of f32 as the floats below it, in lanes, and back: the bits of formats.h.
 #pragma once
 #include <cstdint>
 
@@ -10,6 +10,11 @@ namespace octet {
 /// Writes x[0...count) to `out`, one element after another, as f16, bf16, e4m3 or e5m2; other dtypes are not
 /// written. Compiled once for each instruction set.
 using NarrowRow = void (*)(const float* x, std::int64_t count, DType to, void* out);
+
+/// Writes codes[0...count), one element after another, to `out` as f32: f16, bf16, e4m3 or e5m2; false: codes
+/// of any other dtype, of which nothing is written. A signalling NaN of f16 becomes a quiet one. Compiled
+/// once for each instruction set.
+using WideRow = bool (*)(const void* codes, std::int64_t count, DType from, float* out);
 
 /// How 32 bits of a lane become a stored element.
 struct AsHalf {

@@ -1,5 +1,5 @@
-// Rows of f32 as smaller floats, on every instruction set that this processor has, against one number at a
-// time.
+// Rows of f32 as smaller floats and back, on every instruction set that this processor has, against one
+// number at a time.
 #include "numerics/narrow_row.h"
 
 #include <gtest/gtest.h>
@@ -10,6 +10,7 @@
 
 #include "base/isa.h"
 #include "cpu/pack_kernels.h"
+#include "numerics/number_at.h"
 #include "quant/row_kernels.h"
 
 namespace octet {
@@ -95,6 +96,43 @@ TEST(NarrowRow, EverySetWritesTheBitsOfOneNumberAtATime) {
       for (std::int64_t count = 0; count < 70; ++count)
         expect_narrowed<std::uint8_t>(narrow, to, x, count, count);
     }
+  }
+}
+
+// Every code, at every place of a vector and behind the last one, as formats.h has it one at a time.
+TEST(WideRow, EverySetReadsTheNumbersOfOneCodeAtATime) {
+  std::vector<WideRow> sets;
+  if (refusal(Isa::avx2).empty()) sets.push_back(cpu::pack_kernels_8().widen);
+  if (refusal(Isa::avx512_vnni).empty()) sets.push_back(cpu::pack_kernels_16().widen);
+  if (sets.empty()) GTEST_SKIP() << "neither AVX2 nor AVX-512 here";
+  std::vector<std::uint16_t> halves(65536 + 70);
+  std::vector<std::uint8_t> bytes(256 + 70);
+  for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i);
+  constexpr float kGuard = 12345;
+  for (const WideRow widen : sets) {
+    const auto expect = [&](const auto& codes, DType from, std::size_t first, std::size_t count) {
+      std::vector<float> out(count + 1, kGuard);
+      ASSERT_TRUE(widen(codes.data() + first, static_cast<std::int64_t>(count), from, out.data()));
+      EXPECT_EQ(out[count], kGuard);
+      for (std::size_t i = 0; i < count; ++i) {
+        const float want = number_at(codes.data(), from, static_cast<std::int64_t>(first + i));
+        if (want != want)
+          ASSERT_NE(out[i], out[i]) << codes[first + i];
+        else
+          ASSERT_EQ(bits_of(out[i]), bits_of(want))
+              << codes[first + i] << " in dtype " << static_cast<int>(from);
+      }
+    };
+    for (std::size_t count = 0; count < 70; ++count) {
+      for (const DType from : {DType::f16, DType::bf16}) expect(halves, from, 15 * count, count);
+      for (const DType from : {DType::e4m3, DType::e5m2}) expect(bytes, from, count, count);
+    }
+    for (const DType from : {DType::f16, DType::bf16}) expect(halves, from, 0, halves.size());
+    for (const DType from : {DType::e4m3, DType::e5m2}) expect(bytes, from, 0, bytes.size());
+    float untouched = kGuard;
+    EXPECT_FALSE(widen(bytes.data(), 1, DType::s8, &untouched));
+    EXPECT_EQ(untouched, kGuard);
   }
 }
 
