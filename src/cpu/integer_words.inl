@@ -116,7 +116,7 @@ struct IntegerWords {
     Mass total{};
     I32 sum{};
     const auto weights = [&](std::int64_t at) {
-      const U16 w = Wide::exp2_u16(W::subs_u16(load<U16>(words + 2 * at), above));
+      const U16 w = Wide::exp2_u16(W::sub_u16(load<U16>(words + 2 * at), above));
       sum = Isa::add_mass(sum, w, load<U16>(reinterpret_cast<const std::byte*>(multiplier + at)));
       return W::mulhrs_u16(w, 255);
     };
