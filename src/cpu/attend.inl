@@ -378,8 +378,8 @@ class RowsNest {
   /// Sums with the largest of each row beside them, for so many keys as whole tiles of keys hold that all
   /// rows see.
   void multiply_qk_with_largest(ThisVisit& visit) {
-    std::int64_t first = visit.low, last = visit.high;
-    for (std::int64_t r = 0; r < visit.live; ++r) {
+    std::int64_t first = visit.low, last = visit.last;
+    for (std::int64_t r = 0; r < visit.live && !visit.whole; ++r) {
       if (!(visit.seen >> r & 1)) continue;
       first = visit.keys[r].first > first ? visit.keys[r].first : first;
       last = visit.keys[r].last < last ? visit.keys[r].last : last;
