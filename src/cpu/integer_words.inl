@@ -138,7 +138,7 @@ struct IntegerWords {
 
   /// Codes of P from `runs` vectors of words; returns the sum of w g in lanes. reference: of the words whose
   /// weight is 1.
-  static Mass weigh(const std::byte* words, std::int32_t reference, const std::byte* multiplier,
+  static OCTET_HOST Mass weigh(const std::byte* words, std::int32_t reference, const std::byte* multiplier,
                     std::int64_t runs, std::byte* p) {
     const auto above = simd::fill<U16>(static_cast<std::uint16_t>(reference));
     Mass total{};

@@ -170,19 +170,15 @@ std::int64_t multiply_s8_u8_to_words(const Tile& t, const TileWords& words, std:
   const std::int64_t pairs = columns / kPair;
   if (pairs == 0 || t.steps < kWovenSteps) return 0;
   const auto tiles = words.scale ? tiles_to_scaled_words : tiles_to_words;
-  for_tiles(t, [&](std::int64_t row) {
-    tiles(from_row(t, row),
-          {words.factor + row, words.scale, words.level, words.out + row * words.out_row, words.out_row},
-          pairs);
-  });
+  for_tiles([&](const Tile& of_rows, const TileWords& into) { tiles(of_rows, into, pairs); }, t, words);
   return pairs * kPair;
 }
 std::int64_t multiply_s8_u8_with_largest(const Tile& t, std::byte* largest, std::int64_t columns) {
   constexpr std::int64_t kPair = 2;
   const std::int64_t pairs = columns / kPair;
   if (pairs == 0 || t.steps < kWovenSteps) return 0;
-  for_tiles(t,
-            [&](std::int64_t row) { tiles_with_largest(from_row(t, row), largest + row * kVector, pairs); });
+  for_tiles([&](const Tile& of_rows, std::byte* into) { tiles_with_largest(of_rows, into, pairs); }, t,
+            largest);
   return pairs * kPair;
 }
 std::int64_t multiply_u8_s8_and_fold(const Tile& t, const TileFold& fold, std::int64_t columns) {
