@@ -181,7 +181,10 @@ void tile_of(void (*whole)(const Tile&, const std::byte* b, std::byte* out), con
   const std::int64_t tiled = columns / kColumns * kColumns;
   for (std::int64_t c = 0; c < tiled; c += kColumns, b += kColumns * t.b_column, out += kColumns * kVector)
     whole(t, b, out);
-  if (tiled < columns) tail<Op, kTileRows>(after(t, tiled), columns - tiled);
+  if (tiled == 0)
+    tail<Op, kTileRows>(t, columns);  // note: no copy of what was just written, as in for_tiles()
+  else if (tiled < columns)
+    tail<Op, kTileRows>(after(t, tiled), columns - tiled);
 }
 
 /// The tile's rows from `row` on.
