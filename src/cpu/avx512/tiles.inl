@@ -230,9 +230,50 @@ std::int64_t all_and_fold(const TilesToOut& tiles, const Tile& t, const TileFold
 }
 
 template <class Op>
+__m512i multiply_at(__m512i sum, const std::byte* group, __m512i b) {
+  if constexpr (requires { Op::multiply_at(sum, group, b); })
+    return Op::multiply_at(sum, group, b);
+  else
+    return Op::multiply(sum, broadcast(group), b);
+}
+
+/// The sums of one column and all rows.
+template <class Op>
+inline __attribute__((always_inline)) void column_of_all(const Tile& t, const std::byte* b,
+                                                         __m512i (&sum)[kRows]) {
+  constexpr int kThree = 3;  // rows that an address reaches from another
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) sum[r] = _mm512_set1_epi32(t.start[r]);
+  const std::int64_t row = t.a_row;
+  const std::byte *a0 = t.a, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
+  for (std::int64_t s = 0; s < t.steps; ++s, b += t.b_step, a0 += 4, a3 += 4, a6 += 4, a9 += 4) {
+    const __m512i groups = _mm512_loadu_si512(b);
+#pragma GCC unroll 3
+    for (int r = 0; r < kThree; ++r) {
+      sum[r] = multiply_at<Op>(sum[r], a0 + r * row, groups);
+      sum[r + 3] = multiply_at<Op>(sum[r + 3], a3 + r * row, groups);
+      sum[r + 6] = multiply_at<Op>(sum[r + 6], a6 + r * row, groups);
+      sum[r + 9] = multiply_at<Op>(sum[r + 9], a9 + r * row, groups);
+    }
+  }
+}
+template <class Op>
+__attribute__((noinline)) void column(const Tile& t, const std::byte* b, std::byte* out) {
+  __m512i sum[kRows];
+  column_of_all<Op>(t, b, sum);
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) _mm512_storeu_si512(out + r * t.out_row, sum[r]);
+}
+
+/// note: one column beyond the tiles goes with all rows at once, for its sums wait for each other: those of
+/// 6 rows take 8 cycles for 12 products.
+template <class Op>
 void all(void (*whole)(const Tile&, const std::byte* b, std::byte* out), const Tile& t,
          std::int64_t columns) {
-  for_tiles([&](const Tile& of_rows) { tile_of<Op>(whole, of_rows, columns); }, t);
+  const bool one_left = columns % kColumns == 1 && t.rows > kTileRows;
+  const std::int64_t tiled = one_left ? columns - 1 : columns;
+  if (tiled > 0) for_tiles([&](const Tile& of_rows) { tile_of<Op>(whole, of_rows, tiled); }, t);
+  if (one_left) column<Op>(t, t.b + tiled * t.b_column, t.out + tiled * kVector);
 }
 
 // Few rows wait for `b`, which comes from memory where keys are many. They read it line after line in the
@@ -241,14 +282,6 @@ void all(void (*whole)(const Tile&, const std::byte* b, std::byte* out), const T
 
 /// Sums that are made at a time, at least: the instruction takes 4 cycles, and one begins with each.
 constexpr int kChains = 4;
-
-template <class Op>
-__m512i multiply_at(__m512i sum, const std::byte* group, __m512i b) {
-  if constexpr (requires { Op::multiply_at(sum, group, b); })
-    return Op::multiply_at(sum, group, b);
-  else
-    return Op::multiply(sum, broadcast(group), b);
-}
 
 /// Q K^T of few rows: one column, whose steps lie one after the other. kSums: of a row, which take steps by
 /// turns.
