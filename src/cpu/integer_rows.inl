@@ -69,7 +69,7 @@ class IntegerRows : public WordRows<S, Isa> {
     std::int32_t from[R::kWidth], right[R::kWidth], factor[R::kWidth];
 
     typename Words::RowView of(std::int64_t r) const {
-      return {simd::fill<I32>(from[r]), simd::fill<I32>(right[r]),
+      return {simd::fill<I32>(from[r]), right[r],
               simd::fill<typename Words::U16>(static_cast<std::uint16_t>(factor[r]))};
     }
   };

@@ -69,16 +69,14 @@ struct IntegerWords {
   static_assert(kHidden - kMostNearest - 2 * kAbove >= 16 << S::kUnitBits,
                 "a weight of 0 whatever the reference");
 
-  /// What a row's distances are made of, in every lane.
+  /// What a row's distances are made of, in every lane but for the shift.
   struct RowView {
     I32 from;  ///< the largest sum, and the half that rounds
-    I32 right;
+    std::int32_t right;
     U16 multiplier;
 
     /// Distances of a run, without bias, from its sums.
     U16 distances(const std::byte* sums, const std::byte* level) const {
-      // note: each lane has its shift. By one number for all of them it takes the place of a multiplication
-      // (Zen 5).
       const I32 low = (from - load<I32>(sums)) >> right,
                 high = (from - load<I32>(sums + 4 * kLanes)) >> right;
       return W::adds_u16(W::mulhi_u16(Isa::pack_words(low, high), multiplier), load<U16>(level));
@@ -139,7 +137,7 @@ struct IntegerWords {
   /// Codes of P from `runs` vectors of words; returns the sum of w g in lanes. reference: of the words whose
   /// weight is 1.
   static OCTET_HOST Mass weigh(const std::byte* words, std::int32_t reference, const std::byte* multiplier,
-                    std::int64_t runs, std::byte* p) {
+                               std::int64_t runs, std::byte* p) {
     const auto above = simd::fill<U16>(static_cast<std::uint16_t>(reference));
     Mass total{};
     const auto weights = [&](std::int64_t run) {
