@@ -165,16 +165,16 @@ struct FusedF32 {
 /// One column of all rows as words, and the least words beside them.
 template <bool kScaled>
 __attribute__((noinline)) void column_to_words(const Tile& t, const TileWords& w, std::int64_t column) {
-  constexpr std::int64_t kHalf = kVector / 2;
+  constexpr std::int64_t kKeys = kVector / 4, kHalf = kVector / 2;
   __m512i sum[kRows];
   column_of_all<UnsignedB>(t, t.b + column * t.b_column, sum);
-  const __m512 level = _mm512_loadu_ps(w.level + column * (kVector / 4));
-  const __m512i least = _mm512_set1_epi32(-2147483647 - 1);
+  const __m512 level = _mm512_loadu_ps(w.level + column * kKeys);
+  const __m512i least = _mm512_set1_epi32(-(1 << 16));  // saturates
   std::byte* out = w.out + column * kHalf;
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r, out += w.out_row) {
     __m512 x = _mm512_cvtepi32_ps(sum[r]);
-    if constexpr (kScaled) x = _mm512_mul_ps(x, _mm512_loadu_ps(w.scale + column * (kVector / 4)));
+    if constexpr (kScaled) x = _mm512_mul_ps(x, _mm512_loadu_ps(w.scale + column * kKeys));
     const __m512i units = _mm512_cvtps_epi32(_mm512_fmadd_ps(x, _mm512_set1_ps(w.factor[r]), level));
     _mm512_storeu_si512(out, _mm512_packs_epi32(units, least));
   }

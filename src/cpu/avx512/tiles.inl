@@ -265,8 +265,8 @@ __attribute__((noinline)) void column(const Tile& t, const std::byte* b, std::by
   for (int r = 0; r < kRows; ++r) _mm512_storeu_si512(out + r * t.out_row, sum[r]);
 }
 
-/// note: one column beyond the tiles goes with all rows at once, for its sums wait for each other: those of
-/// 6 rows take 8 cycles for 12 products.
+/// Columns of any number, all rows. note: one column beyond the tiles goes with all rows at once, for its
+/// sums wait for each other: those of 6 rows take 8 cycles for 12 products.
 template <class Op>
 void all(void (*whole)(const Tile&, const std::byte* b, std::byte* out), const Tile& t,
          std::int64_t columns) {
