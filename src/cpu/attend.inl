@@ -370,16 +370,15 @@ class RowsNest {
     std::int32_t start[kRows];
     float factor[kRows];
     const TileWords words = words_.tile_words(groups_[visit.group], visit, factor);
-    // Keys are there to whole vectors of words, whatever a row sees of them.
-    visit.words_made = kLanes * Isa::kToWords(qk_tile(visit, visit.low, start), words,
-                                              round_up(visit.high - visit.low, 2 * kLanes) / kLanes);
+    visit.words_made =
+        kLanes * Isa::kToWords(qk_tile(visit, visit.low, start), words, (visit.high - visit.low) / kLanes);
   }
 
   /// Sums with the largest of each row beside them, for so many keys as whole tiles of keys hold that all
   /// rows see.
   void multiply_qk_with_largest(ThisVisit& visit) {
-    std::int64_t first = visit.low, last = visit.high;
-    for (std::int64_t r = 0; r < visit.live; ++r) {
+    std::int64_t first = visit.low, last = visit.last;
+    for (std::int64_t r = 0; r < visit.live && !visit.whole; ++r) {
       if (!(visit.seen >> r & 1)) continue;
       first = visit.keys[r].first > first ? visit.keys[r].first : first;
       last = visit.keys[r].last < last ? visit.keys[r].last : last;

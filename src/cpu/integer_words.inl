@@ -69,29 +69,43 @@ struct IntegerWords {
   static_assert(kHidden - kMostNearest - 2 * kAbove >= 16 << S::kUnitBits,
                 "a weight of 0 whatever the reference");
 
-  /// What a row's distances are made of.
+  /// What a row's distances are made of, in every lane but for the shift.
   struct RowView {
-    std::int32_t from;  ///< the largest sum, and the half that rounds
+    I32 from;  ///< the largest sum, and the half that rounds
     std::int32_t right;
-    std::uint16_t multiplier;
+    U16 multiplier;
+
+    /// Distances of a run, without bias, from its sums.
+    U16 distances(const std::byte* sums, const std::byte* level) const {
+      const I32 low = (from - load<I32>(sums)) >> right,
+                high = (from - load<I32>(sums + 4 * kLanes)) >> right;
+      return W::adds_u16(W::mulhi_u16(Isa::pack_words(low, high), multiplier), load<U16>(level));
+    }
   };
 
+  /// The lesser of each two words.
+  struct SmallerWords {
+    I32 operator()(I32 a, I32 b) const {
+      return reinterpret_cast<I32>(W::min_u16(reinterpret_cast<U16>(a), reinterpret_cast<U16>(b)));
+    }
+  };
+  /// z of the lesser word of each lane.
+  template <class Rows>
+  static Rows nearest(Rows words) {
+    constexpr std::int32_t kWord = 16, kLowWord = 0xffff;
+    return Smaller{}(words & kLowWord, (words >> kWord) & kLowWord) - kAbove;
+  }
+
   /// z + kAbove of keys [0, count) from their sums, z counted from the largest bias, saturated, and kHidden
-  /// for keys that the row does not see: count is rounded up to runs. Returns the least z in lanes.
+  /// for keys that the row does not see: count is rounded up to runs. Returns the least words in lanes.
   template <class Below, class Visible>
   static I32 distances(const std::byte* sums, const RowView& view, const std::byte* level,
                        const KeySpan& seen, std::int64_t count, const Visible& visible, std::byte* words,
                        const Below& below) {
-    const I32 from = simd::fill<I32>(view.from);
-    const std::int32_t right = view.right;
-    const auto multiplier = simd::fill<U16>(view.multiplier);
     const U16 hidden = simd::fill<U16>(kHidden);
     U16 least = hidden;
     const auto distance = [&](std::int64_t j) {
-      const I32 low = (from - load<I32>(sums + 4 * j)) >> right;
-      const I32 high = (from - load<I32>(sums + 4 * (j + kLanes))) >> right;
-      const U16 unbiased = W::mulhi_u16(Isa::pack_words(low, high), multiplier);
-      return below(W::adds_u16(unbiased, load<U16>(level + 2 * j)), j);
+      return below(view.distances(sums + 4 * j, level + 2 * j), j);
     };
     const auto keep = [&](std::int64_t j, U16 distances) {
       store(words + 2 * j, distances);
@@ -101,40 +115,57 @@ struct IntegerWords {
     if (seen.first <= 0)
       for (; j + kRun <= seen.last; j += kRun) keep(j, distance(j));
     for (; j < count; j += kRun) keep(j, visible(j) ? distance(j) : hidden);
-    constexpr std::int32_t kWord = 16, kLowWord = 0xffff;
-    const I32 pairs = reinterpret_cast<I32>(least);
-    return Smaller{}(pairs & kLowWord, (pairs >> kWord) & kLowWord) - kAbove;
+    return reinterpret_cast<I32>(least);
+  }
+
+  /// The same of a row that sees all keys, of `runs` vectors of words.
+  static I32 distances_of_whole(const std::byte* sums, const RowView& view, const std::byte* level,
+                                std::int64_t runs, std::byte* words) {
+    U16 least = simd::fill<U16>(kHidden);
+    for (std::int64_t run = 0; run < runs; ++run) {
+      const U16 distances = view.distances(sums, level);
+      store(words, distances);
+      least = W::min_u16(least, distances);
+      sums += 4 * kRun, level += 2 * kRun, words += 2 * kRun;
+    }
+    return reinterpret_cast<I32>(least);
   }
 
   /// 64-bit lanes, as many as a register has.
   using Mass = simd::RegisterOf<std::uint64_t, sizeof(I32)>;
 
-  /// Codes of P from the words; returns the sum of w g in lanes. reference: of the words whose weight is 1.
-  static Mass weigh(const std::byte* words, std::int32_t reference, const std::uint16_t* multiplier,
-                    std::int64_t count, std::byte* p) {
+  /// Codes of P from `runs` vectors of words; returns the sum of w g in lanes. reference: of the words whose
+  /// weight is 1.
+  static OCTET_HOST Mass weigh(const std::byte* words, std::int32_t reference, const std::byte* multiplier,
+                               std::int64_t runs, std::byte* p) {
     const auto above = simd::fill<U16>(static_cast<std::uint16_t>(reference));
     Mass total{};
-    I32 sum{};
-    const auto weights = [&](std::int64_t at) {
-      const U16 w = Wide::exp2_u16(W::subs_u16(load<U16>(words + 2 * at), above));
-      sum = Isa::add_mass(sum, w, load<U16>(reinterpret_cast<const std::byte*>(multiplier + at)));
-      return W::mulhrs_u16(w, 255);
+    const auto weights = [&](std::int64_t run) {
+      return Wide::exp2_u16(W::sub_u16(load<U16>(words + 2 * kRun * run), above));
     };
-    constexpr std::int64_t kChunks = S::kMassTerms / 4;  // a lane's sum of two pairs a chunk stays below 2^32
-    std::int64_t j = 0;
-    while (j + kRun < count) {
-      for (std::int64_t n = 0; n < kChunks && j + kRun < count; ++n, j += kChunk) {
-        const U16 low = weights(j), high = weights(j + kRun);
-        Isa::store_word_codes(p + j * kPBytes, low, high);
-      }
-      total = add(total, sum);
-      sum = I32{};
+    const auto mass = [&](I32 sum, U16 w, std::int64_t run) {
+      return Isa::add_mass(sum, w, load<U16>(multiplier + 2 * kRun * run));
+    };
+    const auto chunk = [&](I32 sum) {
+      const U16 low = weights(0), high = weights(1);
+      sum = mass(mass(sum, low, 0), high, 1);
+      Isa::store_word_codes(p, W::mulhrs_u16(low, 255), W::mulhrs_u16(high, 255));
+      words += 2 * kChunk, multiplier += 2 * kChunk, p += kChunk * kPBytes;
+      return sum;
+    };
+    // A lane's sum of two terms a run stays below 2^32.
+    constexpr std::int64_t kRunsPerSum = S::kMassTerms / 2;
+    static_assert(kRunsPerSum == 8);
+    for (; runs >= kRunsPerSum; runs -= kRunsPerSum) total = add(total, chunk(chunk(chunk(chunk(I32{})))));
+    if (runs == 0) return total;
+    I32 sum{};
+    for (; runs >= 2; runs -= 2) sum = chunk(sum);
+    if (runs > 0) {
+      const U16 low = weights(0);
+      sum = mass(sum, low, 0);
+      Isa::store_word_codes(p, W::mulhrs_u16(low, 255), U16{});
     }
-    if (j < count) {
-      Isa::store_word_codes(p + j * kPBytes, weights(j), U16{});
-      total = add(total, sum);
-    }
-    return total;
+    return add(total, sum);
   }
 
  private:

@@ -65,15 +65,30 @@ struct PackIn {
     out.sum[row] = static_cast<std::int32_t>(both) - shift;
     out.size[row] = static_cast<std::int32_t>(both >> 32);
   }
+  /// The same of kTogether rows.
+  static void put_sums(Sums both, std::int32_t shift, std::int64_t row, const RowSums& out) {
+    typedef std::int32_t Rows __attribute__((vector_size(4 * kTogether)));
+    const Rows sum = __builtin_convertvector(both, Rows) - shift;
+    const Rows size = __builtin_convertvector(both >> 32, Rows);
+    __builtin_memcpy(out.sum + row, &sum, sizeof sum);
+    __builtin_memcpy(out.size + row, &size, sizeof size);
+  }
   /// bytes: whole groups of 4.
   static void sums(const std::byte* rows, std::int64_t bytes, std::int64_t count, const RowSums& out) {
     if (2 * bytes == kVector) return sums_of_halves(rows, count, out);
     const auto shift = static_cast<std::int32_t>((bytes + kVector - 1) / kVector * kVector * kShift);
-    for (std::int64_t r = 0; r < count; r += kTogether) {
+    std::int64_t r = 0;
+    if (bytes == kVector)
+      for (; r + kTogether <= count; r += kTogether, rows += kTogether * kVector) {
+        Sums of[kTogether];
+        for (std::int64_t i = 0; i < kTogether; ++i) of[i] = sums_of(simd::load<Words>(rows + i * kVector));
+        put_sums(rows_reduced<kTogether>(of, Plus{}), shift, r, out);
+      }
+    for (; r < count; r += kTogether, rows += kTogether * bytes) {
       const std::int64_t here = count - r < kTogether ? count - r : kTogether;
       Sums of[kTogether];
       for (std::int64_t i = 0; i < kTogether; ++i)
-        of[i] = sums_of_row(rows + (r + (i < here ? i : here - 1)) * bytes, bytes);
+        of[i] = sums_of_row(rows + (i < here ? i : here - 1) * bytes, bytes);
       std::uint64_t both[kTogether];
       simd::store(both, rows_reduced<kTogether>(of, Plus{}));
       for (std::int64_t i = 0; i < here; ++i) put_sums(both[i], shift, r + i, out);

@@ -70,7 +70,8 @@ struct TileWide {
 using MultiplyWide = std::int64_t (*)(const Tile& tile, const TileWide& wide, std::int64_t columns);
 
 /// Computes so many columns of the tile as words, all of its rows, as it can do whole tiles of; returns how
-/// many.
+/// many. Of a last column that is the first of a vector of words the other half is there too: its words are
+/// those of the column after it, which no row sees, or the least.
 using MultiplyToWords = std::int64_t (*)(const Tile& tile, const TileWords& words, std::int64_t columns);
 
 }  // namespace octet::cpu

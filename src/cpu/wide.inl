@@ -47,8 +47,11 @@ class WideSoftmax {
   template <class Number>
   void largest_sums(const ThisVisit& visit, Number* largest) const {
     Acc lanes[Isa::kRows];
-    for (std::int64_t r = 0; r < Isa::kRows; ++r)
-      lanes[r] = visit.seen >> r & 1 ? largest_lanes(visit, r) : Acc{};
+    if (visit.whole && visit.live == Isa::kRows && visit.compared > 0)
+      largest_of_whole(visit, lanes);
+    else
+      for (std::int64_t r = 0; r < Isa::kRows; ++r)
+        lanes[r] = visit.seen >> r & 1 ? largest_lanes(visit, r) : Acc{};
     const Acc rows = rows_reduced<Isa::kRows>(lanes, Larger{});
     __builtin_memcpy(largest, &rows, sizeof rows);
   }
@@ -131,6 +134,18 @@ class WideSoftmax {
                                     : F32{};
     clear_unseen(memory_, visit, visit.low);
     absorb_lanes(scheme_, group, visit, rows_reduced<Isa::kRows>(rows, Plus{}));
+  }
+
+  /// largest_lanes() of rows that see all keys.
+  void largest_of_whole(const ThisVisit& visit, Acc (&most)[Isa::kRows]) const {
+    for (std::int64_t r = 0; r < Isa::kRows; ++r) most[r] = load<Acc>(visit.largest + 4 * kLanes * r);
+    for (std::int64_t at = visit.compared; at < visit.high; at += kLanes) {
+      const auto there = lanes_within<Isa>(-at, visit.last - at);
+      for (std::int64_t r = 0; r < Isa::kRows; ++r) {
+        const Acc acc = load<Acc>(memory_.score + r * memory_.score_row + 4 * at);
+        most[r] = (there & (acc > most[r])) ? acc : most[r];
+      }
+    }
   }
 
   Acc largest_lanes(const ThisVisit& visit, std::int64_t r) const {

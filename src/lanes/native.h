@@ -366,22 +366,6 @@ struct AddSaturated {
   }
 };
 
-struct SubSaturated {
-  template <class V>
-  OCTET_HD V operator()(V a, V b) const {
-#if defined(__AVX512BW__)
-    if constexpr (sizeof(V) == 64) return cast<V>(_mm512_subs_epu16(cast<__m512i>(a), cast<__m512i>(b)));
-#endif
-#if defined(__AVX2__)
-    if constexpr (sizeof(V) == 32) return cast<V>(_mm256_subs_epu16(cast<__m256i>(a), cast<__m256i>(b)));
-#endif
-#if defined(__SSE2__)
-    if constexpr (sizeof(V) == 16) return cast<V>(_mm_subs_epu16(cast<__m128i>(a), cast<__m128i>(b)));
-#endif
-    return a < b ? V{} : a - b;
-  }
-};
-
 struct MulHighU16 {
   template <class V>
   OCTET_HD V operator()(V a, V b) const {

@@ -103,7 +103,7 @@ struct ScalarLane {
 
   // u16: 0...65535 in one lane each, twice as many lanes as f32 in a vector.
   static OCTET_HD U16 adds_u16(U16 a, U16 b) { return to_u16_i32(I32{a} + I32{b}); }  // saturates at 65535
-  static OCTET_HD U16 subs_u16(U16 a, U16 b) { return to_u16_i32(I32{a} - I32{b}); }  // saturates at 0
+  static OCTET_HD U16 sub_u16(U16 a, U16 b) { return static_cast<U16>(a - b); }       // wraps
   static OCTET_HD U16 mulhi_u16(U16 a, U16 b) { return static_cast<U16>((U32{a} * U32{b}) >> 16); }
   static OCTET_HD U16 srl_u16(U16 a, U32 s) {
     return s < 16 ? static_cast<U16>(a >> s) : U16{0};

@@ -272,8 +272,8 @@ struct VectorLane {
     return simd::apply(simd::AddSaturated{}, u16(a), u16(b));
   }
   template <class A, class B>
-  static OCTET_HD U16 subs_u16(A a, B b) {
-    return simd::apply(simd::SubSaturated{}, u16(a), u16(b));
+  static OCTET_HD U16 sub_u16(A a, B b) {
+    return u16(a) - u16(b);
   }
   template <class A, class B>
   static OCTET_HD U16 mulhi_u16(A a, B b) {

@@ -43,8 +43,8 @@ static_assert(kOffsetUnits == 128 && kScaleRange <= kOrderedRange, "the place al
 struct AccurateMantissa {
   template <class W>
   static OCTET_HD typename W::U16 of(typename W::U16 fraction) {
-    const auto slope = W::subs_u16(43900, W::mulhi_u16(11132, fraction));
-    return W::subs_u16(65534, W::mulhi_u16(fraction, slope));
+    const auto slope = W::sub_u16(43900, W::mulhi_u16(11132, fraction));
+    return W::sub_u16(65534, W::mulhi_u16(fraction, slope));
   }
 };
 
@@ -52,7 +52,7 @@ struct AccurateMantissa {
 struct LinearMantissa {
   template <class W>
   static OCTET_HD typename W::U16 of(typename W::U16 fraction) {
-    return W::subs_u16(65534, W::srl_u16(fraction, 1));
+    return W::sub_u16(65534, W::srl_u16(fraction, 1));
   }
 };
 

@@ -143,7 +143,7 @@ struct Verbs {
     both<std::uint16_t, std::uint16_t, std::uint16_t>(
         "adds_u16", [](auto l, auto a, auto b) { return decltype(l)::adds_u16(a, b); });
     both<std::uint16_t, std::uint16_t, std::uint16_t>(
-        "subs_u16", [](auto l, auto a, auto b) { return decltype(l)::subs_u16(a, b); });
+        "sub_u16", [](auto l, auto a, auto b) { return decltype(l)::sub_u16(a, b); });
     both<std::uint16_t, std::uint16_t, std::uint16_t>(
         "mulhi_u16", [](auto l, auto a, auto b) { return decltype(l)::mulhi_u16(a, b); });
     both<std::uint16_t, std::uint16_t, std::uint16_t>(

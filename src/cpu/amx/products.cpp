@@ -170,7 +170,8 @@ void multiply_s8_s8(const Tile& t, std::int64_t columns) {
 }
 void multiply_u8_s8(const Tile& t, std::int64_t columns) { all(tile_u8_s8, t, columns); }
 
-std::int64_t multiply_s8_s8_to_words(const Tile& tile, const TileWords& words, std::int64_t columns) {
+std::int64_t multiply_s8_s8_to_words(const Tile& tile, const TileWords& words, std::int64_t seen) {
+  const std::int64_t columns = seen + seen % 2;
   // 16 KiB of sums at a time: they stay in L1 until they are words. Each column by itself: rows far apart are
   // stored at half the speed.
   const std::int64_t most = streams(tile) ? 16 : kColumns;

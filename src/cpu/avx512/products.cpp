@@ -162,27 +162,44 @@ struct FusedF32 {
   }
 };
 
+/// One column of all rows as words, and the least words beside them.
+template <bool kScaled>
+__attribute__((noinline)) void column_to_words(const Tile& t, const TileWords& w, std::int64_t column) {
+  constexpr std::int64_t kKeys = kVector / 4, kHalf = kVector / 2;
+  __m512i sum[kRows];
+  column_of_all<UnsignedB>(t, t.b + column * t.b_column, sum);
+  const __m512 level = _mm512_loadu_ps(w.level + column * kKeys);
+  const __m512i least = _mm512_set1_epi32(-(1 << 16));  // saturates
+  std::byte* out = w.out + column * kHalf;
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r, out += w.out_row) {
+    __m512 x = _mm512_cvtepi32_ps(sum[r]);
+    if constexpr (kScaled) x = _mm512_mul_ps(x, _mm512_loadu_ps(w.scale + column * kKeys));
+    const __m512i units = _mm512_cvtps_epi32(_mm512_fmadd_ps(x, _mm512_set1_ps(w.factor[r]), level));
+    _mm512_storeu_si512(out, _mm512_packs_epi32(units, least));
+  }
+}
+
 }  // namespace
 
 void multiply_s8_u8(const Tile& t, std::int64_t columns) { all<UnsignedB>(tile_s8_u8, t, columns); }
 std::int64_t multiply_s8_u8_to_words(const Tile& t, const TileWords& words, std::int64_t columns) {
   constexpr std::int64_t kPair = 2;
-  const std::int64_t pairs = columns / kPair;
+  const std::int64_t odd = columns % kPair;
+  const bool apart = odd > 0 && t.rows > kTileRows;
+  const std::int64_t pairs = apart ? columns / kPair : (columns + odd) / kPair;
   if (pairs == 0 || t.steps < kWovenSteps) return 0;
   const auto tiles = words.scale ? tiles_to_scaled_words : tiles_to_words;
-  for_tiles(t, [&](std::int64_t row) {
-    tiles(from_row(t, row),
-          {words.factor + row, words.scale, words.level, words.out + row * words.out_row, words.out_row},
-          pairs);
-  });
-  return pairs * kPair;
+  for_tiles([&](const Tile& of_rows, const TileWords& into) { tiles(of_rows, into, pairs); }, t, words);
+  if (apart) (words.scale ? column_to_words<true> : column_to_words<false>)(t, words, columns - 1);
+  return columns + odd;
 }
 std::int64_t multiply_s8_u8_with_largest(const Tile& t, std::byte* largest, std::int64_t columns) {
   constexpr std::int64_t kPair = 2;
   const std::int64_t pairs = columns / kPair;
   if (pairs == 0 || t.steps < kWovenSteps) return 0;
-  for_tiles(t,
-            [&](std::int64_t row) { tiles_with_largest(from_row(t, row), largest + row * kVector, pairs); });
+  for_tiles([&](const Tile& of_rows, std::byte* into) { tiles_with_largest(of_rows, into, pairs); }, t,
+            largest);
   return pairs * kPair;
 }
 std::int64_t multiply_u8_s8_and_fold(const Tile& t, const TileFold& fold, std::int64_t columns) {

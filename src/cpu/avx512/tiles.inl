@@ -181,7 +181,10 @@ void tile_of(void (*whole)(const Tile&, const std::byte* b, std::byte* out), con
   const std::int64_t tiled = columns / kColumns * kColumns;
   for (std::int64_t c = 0; c < tiled; c += kColumns, b += kColumns * t.b_column, out += kColumns * kVector)
     whole(t, b, out);
-  if (tiled < columns) tail<Op, kTileRows>(after(t, tiled), columns - tiled);
+  if (tiled == 0)
+    tail<Op, kTileRows>(t, columns);  // note: no copy of what was just written, as in for_tiles()
+  else if (tiled < columns)
+    tail<Op, kTileRows>(after(t, tiled), columns - tiled);
 }
 
 /// The tile's rows from `row` on.
@@ -189,15 +192,26 @@ Tile from_row(Tile t, std::int64_t row) {
   t.a += row * t.a_row, t.out += row * t.out_row, t.start += row, t.rows -= row;
   return t;
 }
-TileFold from_row(const TileFold& f, std::int64_t row) {
+// Ends of the tile's rows from `row` on.
+inline TileFold from_row(const TileFold& f, std::int64_t row) {
   return {f.decay ? f.decay + row : nullptr, f.factor + row, f.out + row * f.out_row, f.out_row};
 }
+inline TileWide from_row(const TileWide& w, std::int64_t row) {
+  return {w.what, w.factor + row, w.out + row, w.out_column};
+}
+inline TileWords from_row(const TileWords& w, std::int64_t row) {
+  return {w.factor + row, w.scale, w.level, w.out + row * w.out_row, w.out_row};
+}
+/// largest: a vector a row.
+inline std::byte* from_row(std::byte* largest, std::int64_t row) { return largest + row * kVector; }
 
-/// Calls tile(row) for the first row of each register tile that has rows.
-template <class OfTile>
-void for_tiles(const Tile& t, const OfTile& tile) {
-  tile(0);
-  if (t.rows > kTileRows) tile(kTileRows);
+/// Calls tile() for each register tile that has rows, with the tile and the ends from its first row on.
+/// note: the first of them as they are. A copy, made by vectors of members that were just written one by one,
+/// would wait for these to reach the cache (some 14 cycles on Zen 5).
+template <class OfTile, class... Ends>
+void for_tiles(const OfTile& tile, const Tile& t, const Ends&... ends) {
+  tile(t, ends...);
+  if (t.rows > kTileRows) tile(from_row(t, kTileRows), from_row(ends, kTileRows)...);
 }
 
 /// The same of whole tiles whose sums are folded; returns how many columns they have.
@@ -205,29 +219,15 @@ std::int64_t all_and_fold(const TilesToOut& tiles, const Tile& t, const TileFold
                           std::int64_t columns) {
   const TileToOut whole = fold.decay ? tiles.fold : tiles.set;
   const std::int64_t tiled = columns / kColumns * kColumns;
-  for_tiles(t, [&](std::int64_t row) {
-    const Tile of_rows = from_row(t, row);
-    const TileFold folded = from_row(fold, row);
+  const auto tile = [&](const Tile& of_rows, const TileFold& folded) {
     const std::byte* b = t.b;
     std::byte* out = folded.out;
     for (std::int64_t c = 0; c < tiled; c += kColumns, b += kColumns * t.b_column, out += kColumns * kVector)
       whole(of_rows, folded, b, out);
-  });
+  };
+  for_tiles(tile, t, fold);
   return tiled;
 }
-
-template <class Op>
-void all(void (*whole)(const Tile&, const std::byte* b, std::byte* out), const Tile& t,
-         std::int64_t columns) {
-  for_tiles(t, [&](std::int64_t row) { tile_of<Op>(whole, from_row(t, row), columns); });
-}
-
-// Few rows wait for `b`, which comes from memory where keys are many. They read it line after line in the
-// order of its addresses, which the processor fetches ahead by itself; asking for lines of it besides is
-// slower (Zen 4).
-
-/// Sums that are made at a time, at least: the instruction takes 4 cycles, and one begins with each.
-constexpr int kChains = 4;
 
 template <class Op>
 __m512i multiply_at(__m512i sum, const std::byte* group, __m512i b) {
@@ -236,6 +236,52 @@ __m512i multiply_at(__m512i sum, const std::byte* group, __m512i b) {
   else
     return Op::multiply(sum, broadcast(group), b);
 }
+
+/// The sums of one column and all rows.
+template <class Op>
+inline __attribute__((always_inline)) void column_of_all(const Tile& t, const std::byte* b,
+                                                         __m512i (&sum)[kRows]) {
+  constexpr int kThree = 3;  // rows that an address reaches from another
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) sum[r] = _mm512_set1_epi32(t.start[r]);
+  const std::int64_t row = t.a_row;
+  const std::byte *a0 = t.a, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
+  for (std::int64_t s = 0; s < t.steps; ++s, b += t.b_step, a0 += 4, a3 += 4, a6 += 4, a9 += 4) {
+    const __m512i groups = _mm512_loadu_si512(b);
+#pragma GCC unroll 3
+    for (int r = 0; r < kThree; ++r) {
+      sum[r] = multiply_at<Op>(sum[r], a0 + r * row, groups);
+      sum[r + 3] = multiply_at<Op>(sum[r + 3], a3 + r * row, groups);
+      sum[r + 6] = multiply_at<Op>(sum[r + 6], a6 + r * row, groups);
+      sum[r + 9] = multiply_at<Op>(sum[r + 9], a9 + r * row, groups);
+    }
+  }
+}
+template <class Op>
+__attribute__((noinline)) void column(const Tile& t, const std::byte* b, std::byte* out) {
+  __m512i sum[kRows];
+  column_of_all<Op>(t, b, sum);
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) _mm512_storeu_si512(out + r * t.out_row, sum[r]);
+}
+
+/// Columns of any number, all rows. note: one column beyond the tiles goes with all rows at once, for its
+/// sums wait for each other: those of 6 rows take 8 cycles for 12 products.
+template <class Op>
+void all(void (*whole)(const Tile&, const std::byte* b, std::byte* out), const Tile& t,
+         std::int64_t columns) {
+  const bool one_left = columns % kColumns == 1 && t.rows > kTileRows;
+  const std::int64_t tiled = one_left ? columns - 1 : columns;
+  if (tiled > 0) for_tiles([&](const Tile& of_rows) { tile_of<Op>(whole, of_rows, tiled); }, t);
+  if (one_left) column<Op>(t, t.b + tiled * t.b_column, t.out + tiled * kVector);
+}
+
+// Few rows wait for `b`, which comes from memory where keys are many. They read it line after line in the
+// order of its addresses, which the processor fetches ahead by itself; asking for lines of it besides is
+// slower (Zen 4).
+
+/// Sums that are made at a time, at least: the instruction takes 4 cycles, and one begins with each.
+constexpr int kChains = 4;
 
 /// Q K^T of few rows: one column, whose steps lie one after the other. kSums: of a row, which take steps by
 /// turns.

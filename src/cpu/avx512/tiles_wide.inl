@@ -54,13 +54,12 @@ struct TilesToWide {
 std::int64_t all_wide(const TilesToWide& tiles, const Tile& t, const TileWide& wide, std::int64_t columns) {
   const TileToWide whole = wide.what == TileWide::What::add ? tiles.add : tiles.set;
   const std::int64_t tiled = columns / kColumns * kColumns;
-  for_tiles(t, [&](std::int64_t row) {
-    const Tile of_rows = from_row(t, row);
-    const TileWide into{wide.what, wide.factor + row, wide.out + row, wide.out_column};
+  const auto tile = [&](const Tile& of_rows, const TileWide& into) {
     const std::byte* b = t.b;
     for (std::int64_t c = 0; c < tiled; c += kColumns, b += kColumns * t.b_column)
       whole(of_rows, into, b, c * wide.out_column);
-  });
+  };
+  for_tiles(tile, t, wide);
   return tiled;
 }
 
