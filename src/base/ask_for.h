@@ -6,6 +6,9 @@
 
 namespace octet {
 
+/// How far ahead of their reading, where gains_by_asking(). note: 4, 8 and 16 KiB are alike, 1 and 2 slower.
+inline constexpr std::int64_t kBytesAhead = 4096;
+
 /// Brings bytes [begin, end) at `at` into the second-level cache: arithmetic on what is nearer leaves memory
 /// idle, and what only reads waits for it.
 OCTET_HOST void ask_for(const void* at, std::int64_t begin, std::int64_t end) {

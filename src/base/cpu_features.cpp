@@ -27,6 +27,8 @@ bool has_avx512_fp16() { return bit(cpuid(7, 0).edx, 23); }
 
 bool has_slow_bf16() { return __builtin_cpu_is("intel") != 0; }
 
+bool gains_by_asking() { return has_avx_vnni(); }
+
 bool has_amx_int8() {
   constexpr int kTile = 24, kInt8 = 25;
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM of <asm/prctl.h>

@@ -12,6 +12,9 @@ bool has_avx512_fp16();
 /// Whether two products of bf16 take longer than two fused multiply-adds of f32: Intel's processors up to
 /// Emerald Rapids at least, on which bf16 so multiplied was half as fast as f32 (docs/cpu.md).
 bool has_slow_bf16();
+/// Whether long runs of lines are read faster when they are asked for some KiB ahead: on Zen 5 they are; on
+/// Zen 4, which finds such runs by itself, up to half slower (docs/cpu.md). AVX-VNNI tells them apart.
+bool gains_by_asking();
 /// AMX's tiles and their 8-bit products. note: the first call asks Linux to let the process use them.
 bool has_amx_int8();
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ask_for.h"
 #include "base/cpu_features.h"
 
 namespace octet::cpu {
@@ -9,13 +10,6 @@ namespace {
 
 std::int64_t bytes_of_element(DType dtype) {
   return dtype == DType::f32 ? 4 : dtype == DType::f16 || dtype == DType::bf16 ? 2 : 1;
-}
-
-/// Zen 5 is faster where it is asked; Zen 4, which finds runs of lines by itself, up to half slower
-/// (docs/cpu.md). AVX-VNNI tells them apart.
-bool asks_memory() {
-  static const bool asks = has_avx_vnni();
-  return asks;
 }
 
 /// Tokens [begin, end) of the unit's sequence, in its first head.
@@ -31,15 +25,15 @@ WantedRows rows_of(const TensorView& x, const call::Problem& problem, const Unit
 }  // namespace
 
 std::int64_t bytes_ahead() {
-  constexpr std::int64_t kBytes = 4096;
-  return asks_memory() ? kBytes : 0;
+  static const bool asks = gains_by_asking();
+  return asks ? kBytesAhead : 0;
 }
 
 bool asks_for_rows(const call::Problem& problem) {
   constexpr std::int64_t kSecondLevelBytes = 1 << 20;
   const AttentionDesc& d = problem.desc;
   const std::int64_t tokens = d.sequences > 0 ? d.tokens_q : d.batch * d.tokens_q;
-  return asks_memory() &&
+  return bytes_ahead() > 0 &&
          d.heads_q * tokens * d.head_dim_v * bytes_of_element(problem.args.o.dtype) > kSecondLevelBytes;
 }
 

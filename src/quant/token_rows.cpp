@@ -25,8 +25,9 @@ Rows TokenRows::at(std::int64_t first, std::int64_t count) {
   const std::byte* from = address(x_, range_, first);
   if (x_.stride[3] == 1 || channels == 1) {
     const bool has_next = next_.x && first + count <= next_.range.length;
+    const std::byte* const ahead = ahead_ > 0 ? from + ahead_ : nullptr;
     return {from,  x_.dtype, x_.stride[2],
-            count, channels, has_next ? address(*next_.x, next_.range, first) : nullptr};
+            count, channels, has_next ? address(*next_.x, next_.range, first) : ahead};
   }
 
   copy_.resize(static_cast<std::size_t>(count * channels * bytes));

@@ -29,6 +29,9 @@ class TokenRows {
   /// in memory as these do.
   void set_next(const Tokens& next) { next_ = has_rows_like(next) ? next : Tokens{}; }
 
+  /// Otherwise what lies so many bytes behind the rows is asked for; 0: nothing.
+  void set_ahead(std::int64_t bytes) { ahead_ = bytes; }
+
   /// Tokens [first, first + count) of the range; valid until the next call.
   Rows at(std::int64_t first, std::int64_t count);
 
@@ -38,6 +41,7 @@ class TokenRows {
   TensorView x_;
   TokenRange range_;
   Tokens next_;
+  std::int64_t ahead_ = 0;
   std::vector<std::byte> copy_;
 };
 

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "base/ask_for.h"
 #include "base/bits.h"
+#include "base/cpu_features.h"
 #include "base/scratch.h"
 #include "quant/codes.h"
 
@@ -16,6 +18,15 @@ constexpr std::int64_t kAlignment = 16;
 /// Of a tile: 512 tokens of 128 channels, the widest key block. It stays in L2 with the rows that it is read
 /// from.
 constexpr std::int64_t kTileFloats = 65536;
+
+/// Whether tokens that are read once are worth asking for: those of a tensor that no second-level cache
+/// holds.
+bool comes_from_memory(const TensorView& x) {
+  constexpr std::int64_t kLeastBytes = 2 * 1024 * 1024;
+  static const bool gains = gains_by_asking();
+  const std::int64_t bytes = x.dtype == DType::f32 ? 4 : 2;
+  return gains && x.shape[0] * x.shape[1] * x.shape[2] * x.shape[3] * bytes > kLeastBytes;
+}
 
 }  // namespace
 
@@ -40,6 +51,7 @@ RowReader::RowReader(const TensorView& x, const TokenRange& range, const Operand
       stride_((channels_ + kAlignment - 1) / kAlignment * kAlignment),
       capacity_(std::min(whole_columns(kTileFloats / stride_), std::max<std::int64_t>(range.length, 1))),
       tokens_have_scales_(recipe.granularity == Granularity::token && has_scales(recipe.format)) {
+  if (!reads_twice(recipe) && comes_from_memory(x)) tokens_.set_ahead(kBytesAhead);
   Scratch& scratch = thread_scratch();
   tile_ = scratch.take<float>(capacity_ * stride_);
   largest_ = scratch.take<std::uint32_t>(capacity_);
