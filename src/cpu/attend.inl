@@ -139,7 +139,7 @@ class RowsNest {
   }
 
   struct Layout {
-    std::int64_t groups, out, score, words, p, sums, bias, level, channel, non_finite, bytes;
+    std::int64_t groups, out, score, words, p, sums, bias, channel, non_finite, bytes;
   };
 
   /// Keys that a row's scores and codes have room for: whole stores of the forms in words.
@@ -161,7 +161,6 @@ class RowsNest {
     at.p = take(blocks * kRows * n * kPBytes);
     at.sums = take(kRows * dim_v * 4);
     at.bias = take(GroupBias<Isa>::bytes(n));
-    at.level = take(kFixed ? n * 4 : 0);
     at.channel = take(dim_v / kLanes * static_cast<std::int64_t>(sizeof(Channel)));
     at.non_finite = take(NonFiniteValues<S, Isa>::bytes(n, dim_v));
     return at;
@@ -190,8 +189,7 @@ class RowsNest {
             2 * n,
             kPBytes * n,
             4 * call.dim_v,
-            n,
-            reinterpret_cast<float*>(call.scratch + at.level)};
+            n};
   }
 
   RowStates<S, Isa> states() const {

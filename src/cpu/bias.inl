@@ -126,12 +126,12 @@ class GroupBias {
 
   const float* row(std::int64_t r) const { return memory_ + r * padded_; }
 
-  /// out[i] = levels[i] + factor (bias - the row's largest) of key keys.first + i: -inf for a hidden key.
-  void add_below_largest(std::int64_t r, const KeySpan& keys, float factor, const float* levels,
-                         float* out) const {
-    const float *from = row(r) + keys.first, largest = largest_[r];
-    for (std::int64_t i = 0; i < keys.last - keys.first; i += kLanes)
-      L::store(out + i, L::load(levels + i) + (L::load(from + i) - largest) * factor);
+  /// factor (bias - the row's largest) of row r's keys from first + i on, as a function of i: -inf for a
+  /// hidden key.
+  auto below_largest(std::int64_t r, std::int64_t first, float factor) const {
+    return [from = row(r) + first, largest = largest_[r], factor](std::int64_t i) {
+      return (L::load(from + i) - largest) * factor;
+    };
   }
 
  private:

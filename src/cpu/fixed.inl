@@ -61,15 +61,17 @@ struct FixedSoftmax {
   }
 
   /// A row's scores as words, from `sums`, keys [0, count): count is rounded up to runs. factor: units of x
-  /// an accumulator unit, K's scale in it unless k_scale is given.
-  static void score(const std::byte* sums, const float* k_scale, float factor, const float* level,
+  /// an accumulator unit, K's scale in it unless k_scale is given. level(j): of keys from j on, a vector.
+  template <class Level>
+  static void score(const std::byte* sums, const float* k_scale, float factor, const Level& level,
                     std::int64_t count, std::byte* words) {
-    if (k_scale)
-      for (std::int64_t j = 0; j < count; j += kRun)
-        Isa::level_words(sums + 4 * j, k_scale + j, factor, level + j, words + 2 * j);
-    else
-      for (std::int64_t j = 0; j < count; j += kRun)
-        Isa::level_words(sums + 4 * j, factor, level + j, words + 2 * j);
+    for (std::int64_t j = 0; j < count; j += kRun) {
+      const typename Isa::Levels levels{level(j), level(j + Isa::kLanes)};
+      if (k_scale)
+        Isa::level_words(sums + 4 * j, k_scale + j, factor, levels, words + 2 * j);
+      else
+        Isa::level_words(sums + 4 * j, factor, levels, words + 2 * j);
+    }
   }
 
   /// The largest visible ones, in lanes. seen: of keys [0, count), or to a later one where all that come are

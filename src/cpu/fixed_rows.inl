@@ -46,7 +46,7 @@ class FixedRows : public WordRows<S, Isa> {
   /// room for kRows.
   TileWords tile_words(const Group& group, const ThisVisit& visit, float* factor) const {
     for (std::int64_t r = 0; r < kRows; ++r) factor[r] = word_factor(group, visit, r);
-    return {factor, word_scales(visit, visit.low), level(visit, 0, visit.low, visit.low), memory_.words,
+    return {factor, word_scales(visit, visit.low), levels(visit, visit.low), memory_.words,
             memory_.words_row};
   }
 
@@ -58,7 +58,7 @@ class FixedRows : public WordRows<S, Isa> {
     make_words(group, visit);
     I32 peaks;
     F32 sums[kRows];
-    if (visit.whole && visit.live == kRows)
+    if (sees_all(visit))
       peaks = weigh_whole(visit, sums);
     else
       peaks = weigh(visit, sums);
@@ -76,17 +76,26 @@ class FixedRows : public WordRows<S, Isa> {
   }
 
  private:
-  /// Codes of P of rows that see all keys of the block, and their sums of w r; returns their largest words.
+  /// Whether every row has words of all keys: with a bias, whose hidden keys have words of weight 0, rows
+  /// that see any.
+  bool sees_all(const ThisVisit& visit) const {
+    constexpr std::uint32_t kAll = (1u << kRows) - 1;
+    return visit.live == kRows && (visit.whole || (bias_.any() && visit.seen == kAll));
+  }
+
+  /// Codes of P of rows that have words of all keys, and their sums of w r; returns their largest words.
   /// note: apart from weigh(), whose choices for each row and run take as long as the weights of 128 keys.
   I32 weigh_whole(const ThisVisit& visit, F32 (&sums)[kRows]) const {
-    const typename Fixed::WholeRows rows{memory_.words, memory_.words_row, memory_.p, memory_.p_row};
-    const std::int64_t runs = (visit.block.keys() + Base::kRun - 1) / Base::kRun;
+    const typename Fixed::WholeRows rows{memory_.words, memory_.words_row, this->codes(visit, 0),
+                                         memory_.p_row};
+    const std::int64_t runs = (this->count(visit) + Base::kRun - 1) / Base::kRun;
     I32 largest[kRows];
     Fixed::template largest_of_whole<kRows>(rows, runs, largest);
     const I32 peaks = rows_reduced<kRows>(largest, Larger{});
     alignas(64) std::int32_t peak[kLanes];
     __builtin_memcpy(peak, &peaks, sizeof peak);
-    Fixed::template weigh_whole<kRows>(rows, peak, call_.head.fixed.mass + visit.block.begin, runs, sums);
+    const std::uint16_t* mass = call_.head.fixed.mass + visit.block.begin + this->first_key(visit);
+    Fixed::template weigh_whole<kRows>(rows, peak, mass, runs, sums);
     return peaks;
   }
 
@@ -126,11 +135,21 @@ class FixedRows : public WordRows<S, Isa> {
 
   void make_words(const Group& group, const ThisVisit& visit) const {
     const std::int64_t at = this->first_key(visit) + visit.words_made, end = this->end_key(visit);
-    for (std::int64_t r = 0; r < visit.live && at < end; ++r)
-      if (visit.seen >> r & 1)
+    const float* const of_keys = levels(visit, at);
+    for (std::int64_t r = 0; r < visit.live && at < end; ++r) {
+      if (!(visit.seen >> r & 1)) continue;
+      const auto score = [&](const auto& level) {
         Fixed::score(memory_.score + r * memory_.score_row + 4 * at, word_scales(visit, at),
-                     word_factor(group, visit, r), level(visit, r, at, end), end - at,
-                     this->words(r) + 2 * visit.words_made);
+                     word_factor(group, visit, r), level, end - at, this->words(r) + 2 * visit.words_made);
+      };
+      if (bias_.any())
+        // How far a key lies below the row's largest bounds the words whatever is added to the scores.
+        score([&, below = bias_.below_largest(r, at, kLog2E * fixed16::kUnits)](std::int64_t j) {
+          return L::load(of_keys + j) + below(j);
+        });
+      else
+        score([&](std::int64_t j) { return L::load(of_keys + j); });
+    }
   }
 
   /// Units of a word in a unit of row r's sums, K's scale in it where the block's keys share one; else the
@@ -143,13 +162,9 @@ class FixedRows : public WordRows<S, Isa> {
     return constants(visit).k_one_scale > 0 ? nullptr : call_.head.keys + visit.block.begin + at;
   }
 
-  /// Levels of a row's keys: the block's, and where there is a bias how far the key's lies below the row's
-  /// largest, which bounds the words whatever is added to the scores.
-  const float* level(const ThisVisit& visit, std::int64_t r, std::int64_t begin, std::int64_t high) const {
-    const float* level = reinterpret_cast<const float*>(call_.head.fixed.level) + visit.block.begin + begin;
-    if (!bias_.any()) return level;
-    bias_.add_below_largest(r, {begin, high}, kLog2E * fixed16::kUnits, level, memory_.level);
-    return memory_.level;
+  /// Levels of the block's keys from `begin` on.
+  const float* levels(const ThisVisit& visit, std::int64_t begin) const {
+    return reinterpret_cast<const float*>(call_.head.fixed.level) + visit.block.begin + begin;
   }
 
   /// What words were counted from: each row's largest bias.

@@ -91,7 +91,6 @@ struct GroupMemory {
   std::byte *score, *words, *p, *sums;
   std::int64_t score_row, words_row, p_row, sums_row;  ///< bytes from a row to the next
   std::int64_t padded;                                 ///< keys of a row
-  float* level;                                        ///< of one row's keys, where it has a bias
 };
 
 /// What the stages share.

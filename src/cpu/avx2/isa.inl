@@ -44,6 +44,10 @@ struct Isa256 {
   // The 16-bit form (fixed.inl), words in the order of their keys.
   using Words = VectorLane<16, Tag>;
   typedef std::int16_t SignedWords __attribute__((vector_size(32)));
+  /// What is added to the scores of a vector of words.
+  struct Levels {
+    Lane::F32 low, high;
+  };
 
   static void store_levels(__m256 low, __m256 high, std::byte* words) {
     constexpr int kQuartersInOrder = 0xd8;  // 0, 2, 1, 3: packs work within halves
@@ -54,18 +58,18 @@ struct Isa256 {
   static __m256 sums_at(const std::byte* sums) {
     return _mm256_cvtepi32_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums)));
   }
-  static void level_words(const std::byte* sums, float factor, const float* level, std::byte* words) {
+  static void level_words(const std::byte* sums, float factor, const Levels& levels, std::byte* words) {
     const __m256 f = _mm256_set1_ps(factor);
-    store_levels(_mm256_fmadd_ps(sums_at(sums), f, _mm256_loadu_ps(level)),
-                 _mm256_fmadd_ps(sums_at(sums + 32), f, _mm256_loadu_ps(level + 8)), words);
+    store_levels(_mm256_fmadd_ps(sums_at(sums), f, simd::cast<__m256>(levels.low)),
+                 _mm256_fmadd_ps(sums_at(sums + 32), f, simd::cast<__m256>(levels.high)), words);
   }
-  static void level_words(const std::byte* sums, const float* k_scale, float factor, const float* level,
+  static void level_words(const std::byte* sums, const float* k_scale, float factor, const Levels& levels,
                           std::byte* words) {
     const __m256 f = _mm256_set1_ps(factor);
     const __m256 low = _mm256_mul_ps(sums_at(sums), _mm256_loadu_ps(k_scale));
     const __m256 high = _mm256_mul_ps(sums_at(sums + 32), _mm256_loadu_ps(k_scale + 8));
-    store_levels(_mm256_fmadd_ps(low, f, _mm256_loadu_ps(level)),
-                 _mm256_fmadd_ps(high, f, _mm256_loadu_ps(level + 8)), words);
+    store_levels(_mm256_fmadd_ps(low, f, simd::cast<__m256>(levels.low)),
+                 _mm256_fmadd_ps(high, f, simd::cast<__m256>(levels.high)), words);
   }
   /// A tile of 12 sums leaves the levels no registers: sums are stored, and become words from there.
   static constexpr MultiplyToWords kToWords = nullptr;

@@ -85,6 +85,10 @@ struct Isa512 {
   // words are 4 of its keys 0...15, then 4 of its keys 16...31.
   using Words = VectorLane<32, Tag>;
   typedef std::int16_t SignedWords __attribute__((vector_size(64)));
+  /// What is added to the scores of a vector of words.
+  struct Levels {
+    Lane::F32 low, high;
+  };
 
   static void store_levels(__m512 low, __m512 high, std::byte* words) {
     _mm512_storeu_si512(words, _mm512_packs_epi32(_mm512_cvtps_epi32(low), _mm512_cvtps_epi32(high)));
@@ -95,21 +99,21 @@ struct Isa512 {
     return reinterpret_cast<Words::U16>(
         _mm512_packus_epi32(reinterpret_cast<__m512i>(low), reinterpret_cast<__m512i>(high)));
   }
-  static void level_words(const std::byte* sums, float factor, const float* level, std::byte* words) {
+  static void level_words(const std::byte* sums, float factor, const Levels& levels, std::byte* words) {
     const __m512 f = _mm512_set1_ps(factor);
     const __m512 a = _mm512_cvtepi32_ps(_mm512_loadu_si512(sums)),
                  b = _mm512_cvtepi32_ps(_mm512_loadu_si512(sums + 64));
-    store_levels(_mm512_fmadd_ps(a, f, _mm512_loadu_ps(level)),
-                 _mm512_fmadd_ps(b, f, _mm512_loadu_ps(level + 16)), words);
+    store_levels(_mm512_fmadd_ps(a, f, simd::cast<__m512>(levels.low)),
+                 _mm512_fmadd_ps(b, f, simd::cast<__m512>(levels.high)), words);
   }
-  static void level_words(const std::byte* sums, const float* k_scale, float factor, const float* level,
+  static void level_words(const std::byte* sums, const float* k_scale, float factor, const Levels& levels,
                           std::byte* words) {
     const __m512 f = _mm512_set1_ps(factor);
     const __m512 a = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_loadu_si512(sums)), _mm512_loadu_ps(k_scale));
     const __m512 b =
         _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_loadu_si512(sums + 64)), _mm512_loadu_ps(k_scale + 16));
-    store_levels(_mm512_fmadd_ps(a, f, _mm512_loadu_ps(level)),
-                 _mm512_fmadd_ps(b, f, _mm512_loadu_ps(level + 16)), words);
+    store_levels(_mm512_fmadd_ps(a, f, simd::cast<__m512>(levels.low)),
+                 _mm512_fmadd_ps(b, f, simd::cast<__m512>(levels.high)), words);
   }
   static SignedWords least_words() {
     return SignedWords{} - static_cast<std::int16_t>(32767) - static_cast<std::int16_t>(1);
