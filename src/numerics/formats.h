@@ -177,16 +177,11 @@ OCTET_HD constexpr std::uint8_t e4m3_from_f32(float x) {
   return static_cast<std::uint8_t>(e4m3_code_from_f32(x));
 }
 
-/// code: the 8 bits of an e4m3, in one number or a lane each.
-template <class U32>
-OCTET_HD constexpr auto f32_from_e4m3_code(U32 code) {
-  const U32 size = code & 0x7fu;
-  const auto nan = float_of((size & 0u) | kF32QuietNan);
-  const auto value = LaneTraits<U32>::select(size == 0x7fu, nan, E4M3Grid::value(size));
-  return float_of(bits_of(value) | ((code & 0x80u) << 24));
+OCTET_HD constexpr float f32_from_e4m3(std::uint8_t code) {
+  const std::uint32_t size = code & 0x7fu;
+  const float value = size == 0x7fu ? float_of(kF32QuietNan) : E4M3Grid::value(size);
+  return float_of(bits_of(value) | (static_cast<std::uint32_t>(code & 0x80u) << 24));
 }
-
-OCTET_HD constexpr float f32_from_e4m3(std::uint8_t code) { return f32_from_e4m3_code(std::uint32_t{code}); }
 
 /// e5m2 as IEEE 754 would have it: Inf is 0x7c, NaN 0x7d...0x7f (0x7e is written), largest finite value 57344
 /// (0x7b).
