@@ -56,7 +56,6 @@ class ChannelNorms {
   std::size_t channels_;
   std::vector<float> scratch_, amax_;       // amax_: of the finite |x|, from begin_squares() on
   std::vector<std::int32_t> least_, most_;  // of the squares, as bits: of the one pass
-  std::vector<std::int64_t> orders_;        // of the norms
   // Of the two passes.
   std::vector<std::uint32_t> largest_;  // [channel]: bits of the largest finite |x|
   std::vector<float> factor_;
