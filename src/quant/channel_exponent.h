@@ -33,7 +33,7 @@ OCTET_HD float square_factor(float amax) {
 
 /// A norm as one integer that orders like it does: its exponent above the 23 bits of its mantissa. root: the
 /// square root of the sum of the scaled squares, a normal number of at least 2^-23, below 2^24: the exponent
-/// lies in [-149, 150].
+/// lies in [-149, 150]. Of a zero channel, whose root is 0, some number that nobody compares.
 OCTET_HD std::int32_t norm_order(float root, float amax) {
   constexpr std::uint32_t kMantissa = (1u << kF32MantissaBits) - 1;
   const std::int32_t exponent = exponent_field(root) - kF32Bias + amax_exponent(amax);

@@ -47,7 +47,7 @@ Tokens ahead_of(const Job& job, std::int64_t index) {
   constexpr std::int64_t kMostBytes = 512 * 1024;  // of a unit: two fill the second-level cache
   if (!reads_twice(job.recipe) || index >= job.units()) return {};
   const TokenRange range = range_of(job, index);
-  const std::int64_t bytes = range.length * job.x.shape[3] * (job.x.dtype == DType::f32 ? 4 : 2);
+  const std::int64_t bytes = range.length * job.x.shape[3] * bytes_of_number(job.x.dtype);
   return bytes > kMostBytes ? Tokens{} : Tokens{&job.x, range};
 }
 

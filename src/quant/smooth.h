@@ -27,6 +27,7 @@ OCTET_HD float mean_of_scaled(float sum, float divisor) {
   const float above = mean > kLargest ? kLargest : mean;
   return above < -kLargest ? -kLargest : above;
 }
+/// The same of `length` elements.
 OCTET_HD float mean_of_sum(float sum, std::int64_t length) {
   return mean_of_scaled(sum, mean_divisor(length));
 }

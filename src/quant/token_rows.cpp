@@ -9,7 +9,7 @@ namespace octet::quant {
 namespace {
 
 const std::byte* address(const TensorView& x, const TokenRange& range, std::int64_t token) {
-  const std::int64_t bytes = x.dtype == DType::f32 ? 4 : 2;
+  const std::int64_t bytes = bytes_of_number(x.dtype);
   return static_cast<const std::byte*>(x.data) + row_offset(x, range.b, range.h, range.begin + token) * bytes;
 }
 
@@ -21,7 +21,7 @@ bool TokenRows::has_rows_like(const Tokens& other) const {
 }
 
 Rows TokenRows::at(std::int64_t first, std::int64_t count) {
-  const std::int64_t bytes = x_.dtype == DType::f32 ? 4 : 2, channels = x_.shape[3];
+  const std::int64_t bytes = bytes_of_number(x_.dtype), channels = x_.shape[3];
   const std::byte* from = address(x_, range_, first);
   if (x_.stride[3] == 1 || channels == 1) {
     const bool has_next = next_.x && first + count <= next_.range.length;

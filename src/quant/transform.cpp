@@ -24,7 +24,7 @@ constexpr std::int64_t kTileFloats = 65536;
 bool comes_from_memory(const TensorView& x) {
   constexpr std::int64_t kLeastBytes = 2 * 1024 * 1024;
   static const bool gains = gains_by_asking();
-  const std::int64_t bytes = x.dtype == DType::f32 ? 4 : 2;
+  const std::int64_t bytes = bytes_of_number(x.dtype);
   return gains && x.shape[0] * x.shape[1] * x.shape[2] * x.shape[3] * bytes > kLeastBytes;
 }
 
