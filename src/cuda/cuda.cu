@@ -12,6 +12,7 @@
 #include "cuda/runtime/device.h"
 #include "cuda/runtime/table.h"
 #include "cuda/wgmma/launch.h"
+#include "octet/dtype.hpp"
 #include "quant/quantize.h"
 
 namespace octet::cuda {
@@ -127,14 +128,22 @@ DeviceOperand device_operand(const QuantizedTensor& x) {
   return o;
 }
 
-/// Whether kernels read K's rows as they are: the products' elements, a whole tile's channels, 16 bytes a
-/// step.
-bool reads_k(const TensorView& k, const mma::Kernels& kernels, const mma::Tile& tile) {
-  if (k.dtype != kernels.k_dtype || k.shape[3] != tile.head_dim || k.stride[3] != 1) return false;
-  if (reinterpret_cast<std::uintptr_t>(k.data) % 16 != 0) return false;
+/// Whether rows of `dim` elements can be read and written 16 bytes at a time.
+bool in_chunks(const TensorView& x, std::int64_t dim) {
+  const std::int64_t bytes = dtype_bits(x.dtype) / 8;
+  if (reinterpret_cast<std::uintptr_t>(x.data) % 16 != 0 || x.stride[3] != 1) return false;
   for (std::size_t a = 0; a < 3; ++a)
-    if (k.stride[a] * kernels.k_bytes % 16 != 0) return false;
-  return true;
+    if (x.stride[a] * bytes % 16 != 0) return false;
+  return dim * bytes % 16 == 0;
+}
+
+/// Whether rows of Q or K lie as kernels multiply them: the products' elements, 16 bytes a step.
+bool as_multiplied(const TensorView& x, const mma::Kernels& kernels) {
+  return x.dtype == kernels.k_dtype && in_chunks(x, x.shape[3]);
+}
+/// Whether kernels read K's rows as they are: those of a whole tile's channels.
+bool reads_k(const TensorView& k, const mma::Kernels& kernels, const mma::Tile& tile) {
+  return k.shape[3] == tile.head_dim && as_multiplied(k, kernels);
 }
 
 /// Key blocks of a row; of packed sequences, whose lengths the host does not see, were all as long.
@@ -154,7 +163,6 @@ Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) 
   call.prepare.key_block = static_cast<std::int32_t>(d.key_block);
   call.prepare.tokens_k = d.tokens_k;
   call.prepare.options = d.options;
-  call.heads_q = static_cast<std::int32_t>(d.heads_q);
   call.group = Divider(d.heads_q / d.heads_kv);
   call.dim_v = static_cast<std::int32_t>(d.head_dim_v);
   call.key_block = Divider(d.key_block);
@@ -169,6 +177,9 @@ Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) 
   call.keys = {args.cu_seqlens_k, static_cast<std::int32_t>(d.tokens_k), count,
                Divider(groups_of_sequence(d.tokens_k, d.key_block))};
   call.q = device_operand(args.q), call.k = device_operand(args.k), call.v = device_operand(args.v);
+  call.q_in_chunks = as_multiplied(args.q.codes, kernels);
+  call.o_in_chunks = in_chunks(args.o, d.head_dim_v);
+  call.wants_lse = args.lse.data, call.wants_o_scale = args.o_scale.data;
   call.tensor_scales[0] = args.q.scales.data && d.recipe.q == Granularity::tensor;
   call.tensor_scales[1] = args.k.scales.data && d.recipe.k == Granularity::tensor;
   call.tensor_scales[2] = args.v.scales.data && d.recipe.v == Granularity::tensor;

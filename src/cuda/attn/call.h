@@ -62,26 +62,27 @@ struct PackedKeys {
 
 /// When the call lets the next kernel on the stream start: as soon as its own blocks of threads have done so,
 /// or when these are done with their keys.
-enum class NextStarts : std::int32_t { early, late };
+enum class NextStarts : std::uint8_t { early, late };
 
 /// What every call reads stands together: a launch brings its parameters to a processor a line at a time, and
-/// warps wait for each.
+/// warps wait for each. So what seldom is there is asked of a flag.
 struct Call {
   Prepare prepare;                   ///< its scales are read on the device: below
   bool tensor_scales[3] = {};        ///< of q, k, v: whether the one scale goes into prepare
   bool is_placed_by_memory = false;  ///< whether tensor_scales or cu_seqlens are read before all else
-  std::int32_t heads_q = 1;
+  NextStarts next_starts = NextStarts::late;
+  bool q_in_chunks = false, o_in_chunks = false;  ///< rows lie as the products take them; as they are stored
+  bool wants_lse = false, wants_o_scale = false;
   Divider group{1};  ///< query heads a key head
   std::int32_t dim_v = 0;
   Divider key_block{128};
   Mask mask = Mask::none;
   std::int32_t window_left = -1, window_right = -1;
-  NextStarts next_starts = NextStarts::late;
   AttentionDesc::Bias bias_kind = AttentionDesc::Bias::none;
   DeviceSequences queries, keys;
   PackedKeys packed;
   DeviceOperand q, k, v;
-  DeviceTensor o, lse, o_scale, q_anchor;  ///< data null: not wanted
+  DeviceTensor o, lse, o_scale, q_anchor;  ///< data null: none
   DeviceTensor bias;                       ///< strides 0 where an axis is broadcast
 };
 

@@ -80,8 +80,10 @@ class RowStore {
   }
   /// What a code is multiplied by on its way out: s8 keeps code and scale apart.
   __device__ float code_factor(float scale) const { return call_.o.dtype == DType::s8 ? 1.0f : scale; }
-  __device__ void scale(std::int32_t token, float scale) const { row(call_.o_scale, token, scale); }
-  __device__ bool wants_lse() const { return call_.lse.data != nullptr; }
+  __device__ void scale(std::int32_t token, float scale) const {
+    if (call_.wants_o_scale) row(call_.o_scale, token, scale);
+  }
+  __device__ bool wants_lse() const { return call_.wants_lse; }
   /// lse: of the smoothed K; what smoothing took away comes back here.
   __device__ void lse(std::int32_t token, float lse) const {
     double shift = 0;
@@ -101,11 +103,11 @@ class RowStore {
   __device__ __forceinline__ void rows_in(const StagedRow<kDim>* staged, std::int32_t first,
                                           std::int32_t tokens, std::int32_t dim_v) const {
     using Number = typename Format::Number;
-    constexpr int kBytes = sizeof(Number), kNumbers = 16 / kBytes;
+    constexpr int kNumbers = 16 / sizeof(Number);
     constexpr int kChunks = kDim / kNumbers, kLanes = kChunks < 32 ? kChunks : 32;  // of a row
     const int lane = static_cast<int>(threadIdx.x % 32);
     auto* to = static_cast<Number*>(call_.o.data) + offset(call_.o, first);
-    if (is_in_chunks(call_.o, kBytes) && dim_v % kNumbers == 0) [[likely]] {
+    if (call_.o_in_chunks) [[likely]] {
       constexpr int kRowsATurn = 32 / kLanes;
 #pragma unroll 4
       for (int turn = 0; turn < kRows; turn += kRowsATurn) {
@@ -136,7 +138,7 @@ class RowStore {
     return words;
   }
   __device__ void row(const DeviceTensor& x, std::int32_t token, float v) const {
-    if (x.data) static_cast<float*>(x.data)[offset(x, token)] = v;
+    static_cast<float*>(x.data)[offset(x, token)] = v;
   }
 
   const Call& call_;
@@ -330,22 +332,13 @@ class ScaledRows {
   bool saw_;
 };
 
-/// The outputs of tile number i of a lane's rows, out_of(e), into `staged`.
-template <class S, int kDim, class OutOf>
-__device__ __forceinline__ void end_tile(const S& scheme, int i, const OutOf& out_of,
-                                         const LaneRow<S> (&rows)[kRowsALane],
-                                         const typename S::Channel* channels, const RowStore& store,
-                                         StagedRow<kDim>* staged) {
-  const int lane = static_cast<int>(threadIdx.x % 32), column = lane % 4 * 2;
-#pragma unroll
-  for (int e = 0; e < 4; ++e) {
-    const LaneRow<S>& row = rows[e >> 1];
-    const int channel = i * 8 + column + (e & 1);
-    const auto out = scheme.finish(out_of(e), row.state, row.row, channels[channel]);
-    float number = static_cast<float>(out);
-    if constexpr (S::kOutput == Output::one_scale) number *= store.code_factor(scheme.output_scale());
-    staged[lane / 4 + 8 * (e >> 1)].number[channel] = row.saw() ? number : 0;
-  }
+/// An output as a number or a code, 0 of rows that saw no key.
+template <class S>
+__device__ __forceinline__ float end_of(const S& scheme, typename S::Out out, const LaneRow<S>& row,
+                                        const typename S::Channel& channel, const RowStore& store) {
+  float number = static_cast<float>(scheme.finish(out, row.state, row.row, channel));
+  if constexpr (S::kOutput == Output::one_scale) number *= store.code_factor(scheme.output_scale());
+  return row.saw() ? number : 0;
 }
 
 /// Outputs of the lane's rows into `staged`, sixteen rows of the warp, as numbers or as codes. channels:
@@ -359,31 +352,48 @@ __device__ __forceinline__ Ends<S> end_rows(const S& scheme, RowOutputs& outputs
   if constexpr (S::kOutput == Output::row_scale) {
     return {ScaledRows<S, kTiles, kDim>(scheme, outputs, rows, channels, store, staged).end()};
   } else {
+    const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
-    for (int i = 0; i < kTiles; ++i)
-      end_tile(
-          scheme, i, [&](int e) { return outputs.at(i, e); }, rows, channels, store, staged);
+    for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int channel = i * 8 + lane % 4 * 2 + (e & 1);
+        staged[lane / 4 + 8 * (e >> 1)].number[channel] =
+            end_of(scheme, outputs.at(i, e), rows[e >> 1], channels[channel], store);
+      }
+    }
     return {};
   }
 }
 
-/// The same of the tiles of one part of the two that the rows' keys were cut into: each ends as many.
-template <class S, int kTiles, int kDim>
-__device__ __forceinline__ void end_parts(const S& scheme, int part, const MergedRows<S, kTiles>& merged,
-                                          const LaneRow<S> (&rows)[kRowsALane],
-                                          const typename S::Channel* channels, const RowStore& store,
-                                          StagedRow<kDim>* staged) {
+/// Which keys the warp has had that ends a row: those before the other one's.
+enum class Own : std::int32_t { before, after };
+
+/// Outputs of the lane's first row, whose keys were cut in two parts, into `staged`, eight rows of the warp.
+template <Own kOwn, class S, int kTiles, int kDim>
+__device__ __forceinline__ void end_part(const S& scheme, const Outputs<S, kTiles>& outputs,
+                                         const PartOfRows<S, kTiles>& other, LaneRow<S>& row,
+                                         const typename S::Channel* channels, const RowStore& store,
+                                         StagedRow<kDim>* staged) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const StateOfRow<S> own{row.state, row.blocks_seen}, of_other = other.row[lane / 4];
+  const MergedRow<S> merged = kOwn == Own::before ? MergedRow<S>(own, of_other) : MergedRow<S>(of_other, own);
+  row.state = merged.state(), row.blocks_seen = own.blocks_seen + of_other.blocks_seen;
 #pragma unroll
-  for (int n = 0; n < kTiles / 2; ++n) {
-    const int i = part * (kTiles / 2) + n;
-    const auto four = merged.tile(i);
-    end_tile(
-        scheme, i, [&](int e) { return four.of[e]; }, rows, channels, store, staged);
+  for (int i = 0; i < kTiles; i += 2) {
+    const auto outs = other.out[i / 2][lane];
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+      const int tile = i + n / 2, channel = tile * 8 + lane % 4 * 2 + n % 2;
+      const auto x = outputs.at(tile, n % 2), y = outs.of[n];
+      staged[lane / 4].number[channel] = end_of(
+          scheme, kOwn == Own::before ? merged.out(x, y) : merged.out(y, x), row, channels[channel], store);
+    }
   }
 }
 
-/// The LSE, and of codes the scales.
-template <class S>
+/// The LSE, and of codes the scales, of the first kRows of a lane's rows.
+template <int kRows, class S>
 __device__ __forceinline__ void store_ends(const S& scheme, const LaneRow<S> (&rows)[kRowsALane],
                                            const Ends<S>& ends, const RowStore& store, std::int32_t tokens) {
   const auto store_end = [&](const LaneRow<S>& row, const auto& of_row) {
@@ -398,7 +408,7 @@ __device__ __forceinline__ void store_ends(const S& scheme, const LaneRow<S> (&r
   };
   const int of_quad = static_cast<int>(threadIdx.x % 4);
 #pragma unroll
-  for (int r = 0; r < kRowsALane; ++r) {
+  for (int r = 0; r < kRows; ++r) {
     if constexpr (LongRows<S>) {
       if (of_quad == r) store_end(rows[r], rows[0].own);
     } else {

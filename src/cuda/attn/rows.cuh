@@ -20,27 +20,32 @@ struct RowScales {
   }
 };
 
+/// A lane's row number r of the warp's sixteen, whose halves have changed places where `flipped` is 8.
+__device__ __forceinline__ int row_of_lane(int r, int flipped) {
+  return (static_cast<int>(threadIdx.x % 32) / 4 + 8 * r) ^ flipped;
+}
+
 /// first: the token of the warp's first row.
 template <class S>
 __device__ __forceinline__ RowScales<S> scales_of_rows(const HeadOperand& q, std::int32_t first,
-                                                       std::int32_t tokens) {
-  const std::int32_t of_lane = first + static_cast<int>(threadIdx.x % 32) / 4;
+                                                       std::int32_t tokens, int flipped) {
   RowScales<S> scales;
   scales.any = q.has_scales();
 #pragma unroll
   for (int r = 0; r < RowScales<S>::kCount; ++r) {
     const int row = LongRows<S> ? own_row<kRowsALane>() : r;
-    scales.of[r] = tile::kept(q.scale_at(min(of_lane + 8 * row, tokens - 1), 0));
+    scales.of[r] = tile::kept(q.scale_at(min(first + row_of_lane(row, flipped), tokens - 1), 0));
   }
   return scales;
 }
 
 template <class S>
 __device__ __forceinline__ void open_rows(LaneRow<S> (&rows)[kRowsALane], const S& scheme,
-                                          const float (&scales)[RowScales<S>::kCount], std::int32_t first) {
+                                          const float (&scales)[RowScales<S>::kCount], std::int32_t first,
+                                          int flipped) {
 #pragma unroll
   for (int r = 0; r < kRowsALane; ++r) {
-    rows[r].token = first + static_cast<int>(threadIdx.x % 32) / 4 + 8 * r;
+    rows[r].token = first + row_of_lane(r, flipped);
     if constexpr (!LongRows<S>) rows[r].row = scheme.row(scales[r]);
   }
   if constexpr (LongRows<S>) rows[0].own.row = scheme.row(scales[0]);

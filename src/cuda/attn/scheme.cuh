@@ -16,10 +16,4 @@ __device__ __forceinline__ S scheme_of(const Call& call) {
   return S::prepare(prepare);
 }
 
-/// Whether rows of a tensor of elements of `bytes` can be read 16 bytes at a time.
-__device__ __forceinline__ bool is_in_chunks(const DeviceTensor& x, int bytes) {
-  const std::int64_t strides = x.stride[0] | x.stride[1] | x.stride[2];
-  return x.stride[3] == 1 && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && strides * bytes % 16 == 0;
-}
-
 }  // namespace octet::cuda::attn

@@ -134,7 +134,8 @@ class Attention {
     typename Outputs<S, kTile.head_dim / 8>::Local local;
     Outputs<S, kTile.head_dim / 8> outputs(
         shared_.sums(static_cast<int>(blockDim.x) / 32, static_cast<int>(threadIdx.x) / 32), local);
-    const RowScales<S> row_scales = scales_of_rows<S>(q, begin + first_row_of_warp(), queries.length);
+    const RowScales<S> row_scales =
+        scales_of_rows<S>(q, begin + first_row_of_warp(), queries.length, flipped_rows());
     const QueryRows query_rows = query_rows_of(q, begin, queries.length);
     ChannelScales<DeviceLane> channel_scales;
     float scales[RowScales<S>::kCount];
@@ -144,21 +145,21 @@ class Attention {
     };
     const auto prepare = [&] {
       if constexpr (kParts == 1) put_channels(v);
-      open_rows(rows, scheme_, scales, begin + first_row_of_warp());
+      open_rows(rows, scheme_, scales, begin + first_row_of_warp(), flipped_rows());
       if constexpr (LongRows<S>) rows[0].own.above = above;
     };
     const auto load_rows = [&] { load_q(q, query_rows, begin, queries.length); };
     visit_blocks(rows, outputs, load_rows, read, prepare, k, bias, begin, queries, keys, head / call_.group);
     if (call_.next_starts == NextStarts::late) ptx::let_the_next_kernel_start();
-    StagedRow<kTile.head_dim>* staged = shared_.outputs + first_row_of_warp();
     const RowStore store(call_, queries, head);
     if constexpr (kParts > 1) {
       static_assert(kTile.head_dim <= 32 * kParts, "a thread has the constants of one channel");
       if (Threads::number() < kTile.head_dim)
         shared_.channels[Threads::number()] = scheme_.channel(channel_scales);
-      end_parts_of_rows(rows, outputs, store, staged, begin, queries.length);
+      end_parts_of_rows(rows, outputs, store, begin, queries.length);
       return true;
     }
+    StagedRow<kTile.head_dim>* staged = shared_.outputs + first_row_of_warp();
     // Nobody reads the tiles any more, whose place the rows take.
     if constexpr (LongRows<S>) {
       if (__syncthreads_or(rows[0].own.window.mixed_up())) return false;
@@ -168,25 +169,27 @@ class Attention {
     const auto ends = end_rows(scheme_, outputs, rows, shared_.channels, store, staged);
     __syncwarp();
     store.template rows<kRowsAWarp>(staged, begin + first_row_of_warp(), queries.length, call_.dim_v);
-    store_ends(scheme_, rows, ends, store, queries.length);
+    store_ends<kRowsALane>(scheme_, rows, ends, store, queries.length);
     return true;
   }
 
-  /// The ends of rows of whose keys each of two warps has had its part: each ends half of the channels, and
-  /// stores half of the rows.
+  /// The ends of rows of whose keys each of two warps has had its part: each ends and stores eight of them.
   __device__ __forceinline__ void end_parts_of_rows(Rows& rows, const Outputs<S, kTile.head_dim / 8>& outputs,
-                                                    const RowStore& store, StagedRow<kTile.head_dim>* staged,
-                                                    std::int32_t begin, std::int32_t tokens) {
-    constexpr int kRowsAPart = kRowsAWarp / kParts;
-    const int part = Threads::part(), first = part * kRowsAPart;
+                                                    const RowStore& store, std::int32_t begin,
+                                                    std::int32_t tokens) {
+    constexpr int kRowsAPart = kRowsAWarp / kParts, kOfOther = 1;
+    const int part = Threads::part(), first = first_row_of_warp() + part * kRowsAPart;
+    StagedRow<kTile.head_dim>* staged = shared_.outputs + first;
     auto& parts = shared_.parts(static_cast<int>(blockDim.x) / 32, static_cast<int>(threadIdx.x) / 32);
-    parts.of[part].put(outputs, rows);
+    parts.of[part].template put<kOfOther>(outputs, rows[kOfOther]);
     __syncthreads();  // the parts are there, and nobody reads the tiles any more
-    const MergedRows<S, kTile.head_dim / 8> merged(parts, rows);
-    end_parts(scheme_, part, merged, rows, shared_.channels, store, staged);
-    __syncthreads();
-    store.template rows<kRowsAPart>(staged + first, begin + first_row_of_warp() + first, tokens, call_.dim_v);
-    if (part == 0) store_ends(scheme_, rows, Ends<S>{}, store, tokens);
+    if (part == 0)
+      end_part<Own::before>(scheme_, outputs, parts.of[1], rows[0], shared_.channels, store, staged);
+    else
+      end_part<Own::after>(scheme_, outputs, parts.of[0], rows[0], shared_.channels, store, staged);
+    __syncwarp();
+    store.template rows<kRowsAPart>(staged, begin + first, tokens, call_.dim_v);
+    store_ends<1>(scheme_, rows, Ends<S>{}, store, tokens);
   }
 
   /// Rows of Q of which a lane copies a part, where they can be copied: what it has of them, and where it
@@ -196,7 +199,6 @@ class Attention {
     static constexpr int kRowsATurn = 32 / kTogether;
     static constexpr int kTurns = kRowsAWarp / kRowsATurn / kParts;
     static_assert(kTurns > 0, "each part copies some of the rows");
-    bool whole;
     const std::byte* from[kTurns];
     std::uint32_t to[kTurns];
     int dim[kTurns];  ///< channels that there are; 0: no such row
@@ -207,8 +209,6 @@ class Attention {
     const DeviceOperand& x = q.operand();
     const int lane = static_cast<int>(threadIdx.x % 32), chunk = lane % QueryRows::kTogether;
     QueryRows rows;
-    rows.whole = x.codes.dtype == native_dtype<S::kQk>() && x.dim % kElements == 0 &&
-                 is_in_chunks(x.codes, Element<S::kQk>::kBytes);
 #pragma unroll
     for (int turn = 0; turn < QueryRows::kTurns; ++turn) {
       const int row = first_row_of_warp() + (turn * kParts + Threads::part()) * QueryRows::kRowsATurn +
@@ -230,7 +230,7 @@ class Attention {
     constexpr int kElements = 16 / Element<S::kQk>::kBytes, kChunks = QueryRows::kChunks;
     const DeviceOperand& x = q.operand();
     const int lane = static_cast<int>(threadIdx.x % 32);
-    if (rows.whole) [[likely]] {
+    if (call_.q_in_chunks) [[likely]] {
 #pragma unroll
       for (int turn = 0; turn < QueryRows::kTurns; ++turn) {
 #pragma unroll
@@ -399,11 +399,8 @@ class Attention {
     }
   }
 
-  /// Of two parts with a key block each, the second one's halves of rows change places: what a lane ends lies
-  /// first.
-  static __device__ __forceinline__ int flipped_rows() {
-    return kTile.lone_blocks > 0 ? 8 * Threads::part() : 0;
-  }
+  /// Of two parts, the second one's halves of rows change places: what a lane ends lies first.
+  static __device__ __forceinline__ int flipped_rows() { return 8 * Threads::part(); }
   static __device__ __forceinline__ int channel_of_lane(int tile, int c) {
     return tile * 8 + static_cast<int>(threadIdx.x % 4) * 2 + c;
   }

@@ -235,8 +235,8 @@ class Attention {
     ptx::commit_copies();
     Rows rows;
     float scales[RowScales<S>::kCount];
-    scales_of_rows<S>(q, first_row, queries.length).read(scales);
-    open_rows(rows, scheme, scales, first_row);
+    scales_of_rows<S>(q, first_row, queries.length, 0).read(scales);
+    open_rows(rows, scheme, scales, first_row, 0);
     for (int c = thread(); c < kTile.head_dim; c += kMultiplying)
       shared_.channels[c] = scheme.channel(end_scales(v, min(c, call_.dim_v - 1)));
     ptx::wait_copies<0>();
@@ -256,15 +256,13 @@ class Attention {
     const auto ends = end_rows(scheme, outputs, rows, shared_.channels, store, staged);
     __syncwarp();
     store.template rows<kRowsAWarp>(staged, first_row, queries.length, call_.dim_v);
-    store_ends(scheme, rows, ends, store, queries.length);
+    store_ends<kRowsALane>(scheme, rows, ends, store, queries.length);
   }
 
   /// The warp's rows of Q into shared memory, padded by zeros; rows beyond the sequence are zeros.
   __device__ __forceinline__ void load_q(const HeadOperand& q, std::int32_t first_row, std::int32_t tokens) {
     constexpr int kBytes = Element<S::kQk>::kBytes, kElements = 16 / kBytes, kChunks = Tiles::kQkRow / 16;
     const DeviceOperand& x = q.operand();
-    const bool in_chunks =
-        x.codes.dtype == native_dtype<S::kQk>() && x.dim % kElements == 0 && is_in_chunks(x.codes, kBytes);
     std::byte* const tile = shared_.tiles.q[warpgroup()];
     const int first_of_warp = first_row_of_warp() % kRowsAWarpgroup;
 #pragma unroll 1
@@ -272,7 +270,7 @@ class Attention {
       const int row = i / kChunks, chunk = i % kChunks;
       const std::int32_t token = first_row + row, first = chunk * kElements;
       const std::uint32_t offset = Tiles::Q::offset(first_of_warp + row, chunk);
-      if (in_chunks) {
+      if (call_.q_in_chunks) {
         const std::int64_t at = q.offset(min(token, tokens - 1), min(first, x.dim - kElements));
         ptx::copy_async_or_zeros(address(tile) + offset,
                                  static_cast<const std::byte*>(x.codes.data) + at * kBytes,
