@@ -171,6 +171,7 @@ Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) 
   const std::int64_t all = d.tokens_q + d.tokens_k;
   call.window_left = static_cast<std::int32_t>(std::min(d.window_left, all));
   call.window_right = static_cast<std::int32_t>(std::min(d.window_right, all));
+  call.hides_keys = d.mask != Mask::none || d.window_left >= 0 || d.window_right >= 0;
   const auto count = static_cast<std::int32_t>(d.sequences > 0 ? d.sequences : d.batch);
   call.queries = {args.cu_seqlens_q, static_cast<std::int32_t>(d.tokens_q), count,
                   Divider(groups_of_sequence(d.tokens_q, cut.warps * mma::kRowsAWarp))};

@@ -73,7 +73,8 @@ struct Call {
   NextStarts next_starts = NextStarts::late;
   bool q_in_chunks = false, o_in_chunks = false;  ///< rows lie as the products take them; as they are stored
   bool wants_lse = false, wants_o_scale = false;
-  Divider group{1};  ///< query heads a key head
+  bool hides_keys = false;  ///< whether mask or windows may hide keys of a query's own sequence
+  Divider group{1};         ///< query heads a key head
   std::int32_t dim_v = 0;
   Divider key_block{128};
   Mask mask = Mask::none;

@@ -7,6 +7,7 @@
 #include "cuda/attn/outputs.cuh"
 #include "cuda/attn/scheme.cuh"
 #include "cuda/ptx/store.cuh"
+#include "cuda/tile/kept.cuh"
 
 namespace octet::cuda::attn {
 
@@ -15,6 +16,10 @@ namespace octet::cuda::attn {
 template <int kDim>
 struct alignas(16) StagedRow {
   float number[kDim + 8];
+  /// Those of channels `even` and the next.
+  __device__ __forceinline__ void put(int even, float first, float second) {
+    *reinterpret_cast<float2*>(number + even) = {first, second};
+  }
 };
 
 /// From numbers to a format of outputs: one, and those of a word.
@@ -145,10 +150,24 @@ class RowStore {
   std::int32_t batch_, head_, begin_;
 };
 
-/// V's scale of a channel where it was not folded into P or into the block's sums, and its exponent.
+/// Where V's scale of a channel is, if it was not folded into P or into the block's sums, and its exponent;
+/// null: the scale is 1, the exponent 0.
+struct EndScalesAt {
+  const float* scale = nullptr;
+  const std::int32_t* exponent = nullptr;
+
+  __device__ __forceinline__ EndScalesAt() {}
+  __device__ __forceinline__ EndScalesAt(const HeadOperand& v, std::int32_t channel) {
+    if (v.has_scales() && !v.scales_vary_by_token()) scale = tile::kept(v.scale_at(0, channel));
+    if (v.has_exponents()) exponent = tile::kept(v.exponent_at(channel));
+  }
+  __device__ __forceinline__ ChannelScales<DeviceLane> read() const {
+    return {scale ? *scale : 1.0f, exponent ? *exponent : 0};
+  }
+};
+
 __device__ __forceinline__ ChannelScales<DeviceLane> end_scales(const HeadOperand& v, std::int32_t channel) {
-  const bool at_the_end = v.has_scales() && !v.scales_vary_by_token();
-  return {at_the_end ? v.scale(0, channel) : 1.0f, v.exponent(channel)};
+  return EndScalesAt(v, channel).read();
 }
 
 /// What the ends of a lane's rows have in common.
@@ -341,6 +360,22 @@ __device__ __forceinline__ float end_of(const S& scheme, typename S::Out out, co
   return row.saw() ? number : 0;
 }
 
+/// Constants of a lane's channels of kTiles tiles, read before any output is written, which might lie in
+/// their place for all that the compiler knows.
+template <class S, int kTiles>
+struct LaneChannels {
+  typename S::Channel of[kTiles][2];
+  __device__ __forceinline__ LaneChannels(const typename S::Channel* channels, int first_tile) {
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i)
+#pragma unroll
+      for (int c = 0; c < 2; ++c) of[i][c] = channels[channel(first_tile + i) + c];
+  }
+  static __device__ __forceinline__ int channel(int tile) {
+    return tile * 8 + static_cast<int>(threadIdx.x % 4) * 2;
+  }
+};
+
 /// Outputs of the lane's rows into `staged`, sixteen rows of the warp, as numbers or as codes. channels:
 /// constants of all channels, those beyond V's too, whose sums are zeros.
 template <class S, class RowOutputs, int kDim>
@@ -348,18 +383,23 @@ __device__ __forceinline__ Ends<S> end_rows(const S& scheme, RowOutputs& outputs
                                             const LaneRow<S> (&rows)[kRowsALane],
                                             const typename S::Channel* channels, const RowStore& store,
                                             StagedRow<kDim>* staged) {
-  constexpr int kTiles = kDim / 8;
+  constexpr int kTiles = kDim / 8, kSome = kTiles < 8 ? kTiles : 8;
   if constexpr (S::kOutput == Output::row_scale) {
     return {ScaledRows<S, kTiles, kDim>(scheme, outputs, rows, channels, store, staged).end()};
   } else {
     const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
-    for (int i = 0; i < kTiles; ++i) {
+    for (int first = 0; first < kTiles; first += kSome) {
+      const LaneChannels<S, kSome> own(channels, first);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int channel = i * 8 + lane % 4 * 2 + (e & 1);
-        staged[lane / 4 + 8 * (e >> 1)].number[channel] =
-            end_of(scheme, outputs.at(i, e), rows[e >> 1], channels[channel], store);
+      for (int i = 0; i < kSome; ++i) {
+#pragma unroll
+        for (int r = 0; r < kRowsALane; ++r) {
+          const auto end = [&](int c) {
+            return end_of(scheme, outputs.at(first + i, 2 * r + c), rows[r], own.of[i][c], store);
+          };
+          staged[lane / 4 + 8 * r].put(own.channel(first + i), end(0), end(1));
+        }
       }
     }
     return {};
@@ -370,25 +410,32 @@ __device__ __forceinline__ Ends<S> end_rows(const S& scheme, RowOutputs& outputs
 enum class Own : std::int32_t { before, after };
 
 /// Outputs of the lane's first row, whose keys were cut in two parts, into `staged`, eight rows of the warp.
+/// A part that saw no key has the sums 0 and a maximum below all others, so that it adds nothing to one that
+/// did.
 template <Own kOwn, class S, int kTiles, int kDim>
 __device__ __forceinline__ void end_part(const S& scheme, const Outputs<S, kTiles>& outputs,
                                          const PartOfRows<S, kTiles>& other, LaneRow<S>& row,
                                          const typename S::Channel* channels, const RowStore& store,
                                          StagedRow<kDim>* staged) {
   const int lane = static_cast<int>(threadIdx.x % 32);
+  const LaneChannels<S, kTiles> own_channels(channels, 0);
+  typename PartOfRows<S, kTiles>::Four outs[kTiles / 2];
+#pragma unroll
+  for (int i = 0; i < kTiles / 2; ++i) outs[i] = other.out[i][lane];
   const StateOfRow<S> own{row.state, row.blocks_seen}, of_other = other.row[lane / 4];
-  const MergedRow<S> merged = kOwn == Own::before ? MergedRow<S>(own, of_other) : MergedRow<S>(of_other, own);
-  row.state = merged.state(), row.blocks_seen = own.blocks_seen + of_other.blocks_seen;
+  const StateOfRow<S>&before = kOwn == Own::before ? own : of_other,
+        &after = kOwn == Own::before ? of_other : own;
+  row.state = S::Merge::merge(before.state, after.state);
+  row.blocks_seen = own.blocks_seen + of_other.blocks_seen;
 #pragma unroll
-  for (int i = 0; i < kTiles; i += 2) {
-    const auto outs = other.out[i / 2][lane];
-#pragma unroll
-    for (int n = 0; n < 4; ++n) {
-      const int tile = i + n / 2, channel = tile * 8 + lane % 4 * 2 + n % 2;
-      const auto x = outputs.at(tile, n % 2), y = outs.of[n];
-      staged[lane / 4].number[channel] = end_of(
-          scheme, kOwn == Own::before ? merged.out(x, y) : merged.out(y, x), row, channels[channel], store);
-    }
+  for (int i = 0; i < kTiles; ++i) {
+    const auto end = [&](int c) {
+      const auto x = outputs.at(i, c), y = outs[i / 2].of[i % 2 * 2 + c];
+      auto both = kOwn == Own::before ? x : y;
+      S::Merge::merge_out(both, before.state, kOwn == Own::before ? y : x, after.state);
+      return end_of(scheme, both, row, own_channels.of[i][c], store);
+    };
+    staged[lane / 4].put(own_channels.channel(i), end(0), end(1));
   }
 }
 

@@ -51,13 +51,14 @@ struct SeenByRows {
   BlockRange some, whole;
   /// Rows begin ... begin + count - 1 of the queries. keys: of a whole block, as wide as the tile.
   __device__ __forceinline__ SeenByRows(const Visibility& visibility, const HeadBias& bias,
-                                        const Divider& key_block, std::int32_t keys, std::int32_t begin,
+                                        const KeyBlocks& blocks, std::int32_t keys, std::int32_t begin,
                                         std::int32_t count) {
+    const Divider& key_block = blocks.size;
     const bool has_whole = !bias.any() && key_block == keys;
     if (visibility.of_all()) {
-      const bool rows = begin < visibility.queries;
-      some = {0, rows ? (visibility.keys + key_block - 1) / key_block : 0};
-      whole = {0, rows && has_whole ? visibility.keys / key_block : 0};
+      const bool rows = begin < visibility.queries, ends_whole = blocks.end * key_block == blocks.tokens;
+      some = {0, rows ? blocks.end : 0};
+      whole = {0, rows && has_whole ? blocks.end - !ends_whole : 0};
       return;
     }
     const KeyRange first = visibility.of(begin),

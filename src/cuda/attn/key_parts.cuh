@@ -53,29 +53,4 @@ struct PartsOfRows<S, kTiles, 2> {
   PartOfRows<S, kTiles> of[2];
 };
 
-/// The two parts of a lane's row, in the order of their keys. One that saw no key adds nothing.
-template <MergesParts S>
-class MergedRow {
- public:
-  /// before, after: what the parts have of the row.
-  __device__ __forceinline__ MergedRow(const StateOfRow<S>& before, const StateOfRow<S>& after)
-      : before_(before.state),
-        after_(after.state),
-        saw_before_(before.blocks_seen > 0),
-        saw_after_(after.blocks_seen > 0) {}
-
-  __device__ __forceinline__ typename S::State state() const {
-    return !saw_before_ ? after_ : !saw_after_ ? before_ : S::Merge::merge(before_, after_);
-  }
-  __device__ __forceinline__ typename S::Out out(typename S::Out before, typename S::Out after) const {
-    auto both = before;
-    S::Merge::merge_out(both, before_, after, after_);
-    return !saw_before_ ? after : !saw_after_ ? before : both;
-  }
-
- private:
-  typename S::State before_, after_;
-  bool saw_before_, saw_after_;
-};
-
 }  // namespace octet::cuda::attn

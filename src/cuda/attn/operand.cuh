@@ -76,9 +76,10 @@ class HeadOperand {
            x_.scales.along(3, c);
   }
   __device__ float scale(std::int32_t token, std::int32_t channel) const { return *scale_at(token, channel); }
-  __device__ std::int32_t exponent(std::int32_t channel) const {
-    if (!x_.exponent.data) return 0;
-    return static_cast<const std::int32_t*>(x_.exponent.data)[exponent_base_ + x_.exponent.along(3, channel)];
+  __device__ bool has_exponents() const { return x_.exponent.data != nullptr; }
+  __device__ const std::int32_t* exponent_at(std::int32_t channel) const {
+    return static_cast<const std::int32_t*>(x_.exponent.data) + exponent_base_ +
+           x_.exponent.along(3, channel);
   }
   __device__ bool has_scales() const { return x_.scales.data != nullptr; }
   __device__ bool scales_vary_by_token() const { return x_.scales.data && x_.tokens_per_scale > 0; }

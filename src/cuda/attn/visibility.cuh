@@ -30,9 +30,7 @@ struct Visibility {
   const Call& call;
   std::int32_t queries, keys;
   /// Whether neither causality nor a window hides a key of any query.
-  __device__ __forceinline__ bool of_all() const {
-    return call.mask == Mask::none && call.window_left < 0 && call.window_right < 0;
-  }
+  __device__ __forceinline__ bool of_all() const { return !call.hides_keys; }
   __device__ __forceinline__ KeyRange of(std::int32_t token) const {
     return token < queries ? visible_range(call, token, queries, keys) : KeyRange{0, 0};
   }

@@ -44,7 +44,7 @@ class Attention {
   __device__ Attention(const Call& call, Shared& shared)
       : call_(call),
         shared_(shared),
-        rows_a_block_(Divider::power_of_two(kLog2RowsAWarp + static_cast<std::int32_t>(blockDim.x) / 64)),
+        rows_a_block_(Divider::power_of_two(kLog2RowsAWarp + static_cast<std::int32_t>(blockDim.x / 64))),
         address_(tile::kept(ptx::shared_address(&shared))),
         scheme_(scheme_of<S>(call)) {}
 
@@ -132,16 +132,17 @@ class Attention {
     const std::int32_t head = static_cast<std::int32_t>(blockIdx.y);
     Rows rows;
     typename Outputs<S, kTile.head_dim / 8>::Local local;
-    Outputs<S, kTile.head_dim / 8> outputs(
-        shared_.sums(static_cast<int>(blockDim.x) / 32, static_cast<int>(threadIdx.x) / 32), local);
+    Outputs<S, kTile.head_dim / 8> outputs(shared_.sums(blockDim.x / 32, threadIdx.x / 32), local);
     const RowScales<S> row_scales =
         scales_of_rows<S>(q, begin + first_row_of_warp(), queries.length, flipped_rows());
     const QueryRows query_rows = query_rows_of(q, begin, queries.length);
+    EndScalesAt of_channel;
+    if constexpr (kParts > 1) of_channel = EndScalesAt(v, min(Threads::number(), call_.dim_v - 1));
     ChannelScales<DeviceLane> channel_scales;
     float scales[RowScales<S>::kCount];
     const auto read = [&] {
       row_scales.read(scales);
-      if constexpr (kParts > 1) channel_scales = end_scales(v, min(Threads::number(), call_.dim_v - 1));
+      if constexpr (kParts > 1) channel_scales = of_channel.read();
     };
     const auto prepare = [&] {
       if constexpr (kParts == 1) put_channels(v);
@@ -180,7 +181,7 @@ class Attention {
     constexpr int kRowsAPart = kRowsAWarp / kParts, kOfOther = 1;
     const int part = Threads::part(), first = first_row_of_warp() + part * kRowsAPart;
     StagedRow<kTile.head_dim>* staged = shared_.outputs + first;
-    auto& parts = shared_.parts(static_cast<int>(blockDim.x) / 32, static_cast<int>(threadIdx.x) / 32);
+    auto& parts = shared_.parts(blockDim.x / 32, threadIdx.x / 32);
     parts.of[part].template put<kOfOther>(outputs, rows[kOfOther]);
     __syncthreads();  // the parts are there, and nobody reads the tiles any more
     if (part == 0)
@@ -266,8 +267,7 @@ class Attention {
     const Visibility visibility{call_, queries.length, keys.length};
     const KeyBlocks blocks(call_, visibility, keys, head, begin, rows_a_block_);
     const std::int32_t first_block = blocks.first, end_block = blocks.end;
-    const SeenByRows own(visibility, bias, call_.key_block, kTile.computed, begin + first_row_of_warp(),
-                         kRowsAWarp);
+    const SeenByRows own(visibility, bias, blocks, kTile.computed, begin + first_row_of_warp(), kRowsAWarp);
 
     const KeyRows k_rows = key_rows(k, blocks.first_slot);
     const KeyBlock first = blocks.at(first_block + Threads::part());
@@ -405,7 +405,7 @@ class Attention {
     return tile * 8 + static_cast<int>(threadIdx.x % 4) * 2 + c;
   }
   static __device__ __forceinline__ int first_row_of_warp() {
-    return static_cast<int>(threadIdx.x) / 32 * kRowsAWarp;
+    return static_cast<int>(threadIdx.x / 32) * kRowsAWarp;
   }
 
   const Call& call_;

@@ -97,7 +97,7 @@ class LoneAttention : Attention<S, kTile> {
     }
     if (call_.next_starts == NextStarts::late) ptx::let_the_next_kernel_start();
 
-    auto& parts = shared_.parts(static_cast<int>(blockDim.x) / 32, static_cast<int>(threadIdx.x) / 32);
+    auto& parts = shared_.parts(blockDim.x / 32, threadIdx.x / 32);
     const std::int32_t largest_exponent = put_factors(parts.factors);
     typename Ends::Sums sums;
     typename S::Term terms[kBlocks];

@@ -29,7 +29,7 @@ class RowCopy {
     to += to_, from += from_;
     if (turn == kFullTurn) [[likely]] {
       const bool all = kRows % kFullTurn == 0 && rows == kRows;
-      const int left = rows - static_cast<int>(threadIdx.x) / kTogether;
+      const int left = rows - static_cast<int>(threadIdx.x / kTogether);
 #pragma unroll
       for (int i = 0; i < kTurns; ++i) {
         if (all || left > i * kFullTurn) copy(to + i * kFullTurn * kRowBytes, from);
@@ -40,7 +40,7 @@ class RowCopy {
       constexpr int kSome = 4;
       const std::int64_t step = turn * row_bytes_;
 #pragma unroll 1
-      for (int left = rows - static_cast<int>(threadIdx.x) / kTogether; left > 0; left -= kSome * turn) {
+      for (int left = rows - static_cast<int>(threadIdx.x / kTogether); left > 0; left -= kSome * turn) {
 #pragma unroll
         for (int i = 0; i < kSome; ++i) {
           if (left > i * turn) copy(to, from);

@@ -60,26 +60,30 @@ struct SharedPlan {
     StagedRow<kTile.head_dim> outputs[kMostWarps * kRowsAWarp];
   };
 
-  static OCTET_HD std::size_t bytes_before_sums(int warps) {
-    const auto fewer = static_cast<std::size_t>(kMostWarps - warps) * kRowsAWarp;
-    const std::size_t operands = sizeof(tiles) - fewer * SharedTiles<S, kTile>::kQkRow;
-    const std::size_t rows = sizeof(outputs) - fewer * sizeof(outputs[0]);
+  static OCTET_HD std::uint32_t bytes_before_sums(std::uint32_t warps) {
+    const std::uint32_t fewer = (kMostWarps - warps) * kRowsAWarp;
+    const std::uint32_t operands = sizeof(tiles) - fewer * SharedTiles<S, kTile>::kQkRow;
+    const std::uint32_t rows = sizeof(outputs) - fewer * sizeof(outputs[0]);
     return offsetof(SharedPlan, tiles) + (operands > rows ? operands : rows);
   }
   using Parts = typename PartsOfTile<S, kTile>::Parts;
   static std::size_t bytes(int warps) {
     constexpr std::size_t kOfWarp =
         (std::is_empty_v<Sums> ? 0 : sizeof(Sums)) + (std::is_empty_v<Parts> ? 0 : sizeof(Parts));
-    return bytes_before_sums(warps) + static_cast<std::size_t>(warps) * kOfWarp;
+    return bytes_before_sums(static_cast<std::uint32_t>(warps)) + static_cast<std::size_t>(warps) * kOfWarp;
   }
-  __device__ __forceinline__ Sums& sums(int warps, int warp) { return of_warp<Sums>(warps, warp); }
+  __device__ __forceinline__ Sums& sums(std::uint32_t warps, std::uint32_t warp) {
+    return of_warp<Sums>(warps, warp);
+  }
   /// What the warps of a row leave, of which `warp` is the number among those of other rows.
-  __device__ __forceinline__ Parts& parts(int warps, int warp) { return of_warp<Parts>(warps, warp); }
+  __device__ __forceinline__ Parts& parts(std::uint32_t warps, std::uint32_t warp) {
+    return of_warp<Parts>(warps, warp);
+  }
 
  private:
   static_assert(std::is_empty_v<Sums> || std::is_empty_v<Parts>, "one of them stands behind the tiles");
   template <class T>
-  __device__ __forceinline__ T& of_warp(int warps, int warp) {
+  __device__ __forceinline__ T& of_warp(std::uint32_t warps, std::uint32_t warp) {
     static_assert(sizeof(tiles) % alignof(T) == 0 &&
                       kRowsAWarp * SharedTiles<S, kTile>::kQkRow % alignof(T) == 0 &&
                       sizeof(outputs[0]) % alignof(T) == 0,

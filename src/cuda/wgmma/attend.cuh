@@ -289,10 +289,9 @@ class Attention {
                                                const HeadBias& bias, const Visibility& visibility,
                                                const KeyBlocks& blocks, std::int32_t begin) {
     const int warpgroup = this->warpgroup();
-    const SeenByRows by_warpgroup(visibility, bias, call_.key_block, kKeys,
-                                  begin + warpgroup * kRowsAWarpgroup, kRowsAWarpgroup);
-    const SeenByRows by_warp(visibility, bias, call_.key_block, kKeys, begin + first_row_of_warp(),
-                             kRowsAWarp);
+    const SeenByRows by_warpgroup(visibility, bias, blocks, kKeys, begin + warpgroup * kRowsAWarpgroup,
+                                  kRowsAWarpgroup);
+    const SeenByRows by_warp(visibility, bias, blocks, kKeys, begin + first_row_of_warp(), kRowsAWarp);
     const std::int32_t first = of_warp(blocks.first), end = of_warp(blocks.end);
     const std::uint32_t q =
         Tiles::Q::low_word(address(shared_.tiles.q[0])) +
