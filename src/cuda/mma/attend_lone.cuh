@@ -56,6 +56,10 @@ class LoneAttention : Attention<S, kTile> {
     const float* const q_scale = tile::kept(q.scale_at(min(own_row, queries.length - 1), 0));
     const std::byte* const first_k = tile::kept(k_rows.first + first.number * k_rows.block_bytes);
     const std::byte* const first_v = tile::kept(Base::packed_v(first));
+    EndScalesAt scales_at[kOfThread];
+#pragma unroll
+    for (int i = 0; i < kOfThread; ++i)
+      scales_at[i] = EndScalesAt(v, min(channel_of_thread(i), call_.dim_v - 1));
     ptx::wait_for_earlier_kernels();
     if (call_.next_starts == NextStarts::early) ptx::let_the_next_kernel_start();
     // note: behind the copies, which are many, these would wait for them.
@@ -65,8 +69,7 @@ class LoneAttention : Attention<S, kTile> {
     const float scale = q.has_scales() ? *q_scale : 1.0f;
     ChannelScales<DeviceLane> of_channels[kOfThread];
 #pragma unroll
-    for (int i = 0; i < kOfThread; ++i)
-      of_channels[i] = end_scales(v, min(channel_of_thread(i), call_.dim_v - 1));
+    for (int i = 0; i < kOfThread; ++i) of_channels[i] = scales_at[i].read();
     Base::load_k(k_rows, first, first_k);
     Base::load_v(first, first_v);
     Base::load_q(q, query_rows, begin, queries.length);
