@@ -63,6 +63,9 @@ struct Coding {
   /// The rows were complete before the kernel that is before this one on the stream began; that one writes
   /// shifts or exponents, which are waited for.
   bool rows_are_there = false;
+  /// [batch * heads + head]: only those whose word is not 0 are coded (16-bit dense rows, a scale a token);
+  /// null: all.
+  const std::uint32_t* marks = nullptr;
 };
 
 __device__ inline float floor_of(const ScaleMaking& making, const Floor& floor, std::int64_t slot) {

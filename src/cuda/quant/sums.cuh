@@ -36,4 +36,8 @@ void launch_anchor(const RowReading& rows, const TensorView& anchor, const Tenso
 void launch_exponents(const RowReading& rows, const Subtrees& trees, const TensorView& exponent,
                       void* stream);
 
+/// The same of sequences and heads whose word in `marks` is not 0, from 16-bit rows, in two passes over them.
+void launch_marked_exponents(const RowReading& rows, const Subtrees& trees, const std::uint32_t* marks,
+                             const TensorView& exponent, void* stream);
+
 }  // namespace octet::cuda
