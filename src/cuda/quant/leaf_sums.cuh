@@ -18,16 +18,23 @@ struct SegmentColumns {
   template <class Body>
   __device__ void for_each(const Body& body) const {
     constexpr int kAtOnce = 32;
-    const auto* const from = reinterpret_cast<const unsigned char*>(lines) + lane % 4 * 4;
-    const auto word = [&](int row) {
-      return *reinterpret_cast<const std::uint32_t*>(from +
-                                                     row_place(row * Shape::kLanes + segment, lane / 4));
+    const std::uint32_t from = ptx::shared_address(lines) + row_place(segment, lane / 4) + lane % 4 * 4;
+    const auto word = [&](int row) {  // row_place(), most of which is found once
+      std::uint32_t number;
+      asm volatile("ld.shared.u32 %0, [%1];"
+                   : "=r"(number)
+                   : "r"((from ^ row * Shape::kLanes % 8 * 16) + row * Shape::kLanes * 128));
+      return number;
     };
     int row = 0;
     for (; row + kAtOnce <= length; row += kAtOnce) {
       std::uint32_t some[kAtOnce];
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) some[i] = word(row + i);
+      for (int i = 0; i < kAtOnce; ++i) {
+        asm volatile("ld.shared.u32 %0, [%1];"
+                     : "=r"(some[i])
+                     : "r"((from ^ i * Shape::kLanes % 8 * 16) + (row + i) * Shape::kLanes * 128));
+      }
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) body(some[i]);
     }

@@ -62,16 +62,20 @@ class OnePass {
       const std::uint16_t* from = static_cast<const std::uint16_t*>(r_.x.data) +
                                   row_offset(r_.x, leaf.b, leaf.h, leaf.begin + row) + piece * kChannels;
       __builtin_assume(__isGlobal(from));
-      std::uint32_t to = ptx::shared_address(shared_.lines[slot]);
+      // note: a line's place but for what is known here, for the loader's instructions are what a leaf waits
+      // for.
+      std::uint32_t to = ptx::shared_address(shared_.lines[slot]) + row_place(line, piece % 8);
+      int left = leaf.length - row;
 #pragma unroll 1
       for (int first = 0; first < leaf.length; first += kSteps * kRowsAtOnce) {
 #pragma unroll
         for (int i = 0; i < kSteps; ++i) {
-          if (first + i * kRowsAtOnce + row < leaf.length)
-            ptx::copy_async(to + row_place(i * kRowsAtOnce * Shape::kLanes + line, piece % 8), from);
+          constexpr int kLinesAtOnce = kRowsAtOnce * Shape::kLanes;
+          if (i * kRowsAtOnce < left)
+            ptx::copy_async((to ^ i * kLinesAtOnce % 8 * 16) + i * kLinesAtOnce * 128, from);
           from += step;
         }
-        to += kSteps * kRowsAtOnce * Shape::kLanes * 128;
+        to += kSteps * kRowsAtOnce * Shape::kLanes * 128, left -= kSteps * kRowsAtOnce;
         // 32 KB under way and no more: what blocks tell each other waits behind.
         ptx::commit_copies();
         ptx::wait_copies<kUnderWay - 1>();
@@ -345,7 +349,7 @@ __global__ __launch_bounds__(kOnePassThreads,
                                                         const __grid_constant__ OnePassPlan plan,
                                                         int tiles_of_floor) {
 #if __CUDA_ARCH__ >= 900  // note: what waits for barriers is in no older code, see is_built()
-  extern __shared__ uint4 shared_memory[];
+  extern __shared__ __align__(128) uint4 shared_memory[];  // row_place() counts on it
   auto& shared = *reinterpret_cast<LeafRing<Shape, kCoders>*>(shared_memory);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarp;
   const OnePass<Shape, kWork> pass(r, k, plan, tiles_of_floor, shared);
