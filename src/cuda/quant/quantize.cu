@@ -3,6 +3,8 @@
 
 #include "base/try.h"
 #include "cuda/quant/encode.cuh"
+#include "cuda/quant/encode_tokens.cuh"
+#include "cuda/quant/one_pass.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/plan.cuh"
 #include "cuda/quant/short_sequences.cuh"
@@ -145,8 +147,34 @@ void encode(const Call& call) {
   launch_encode(call.rows, coding, call.stream);
 }
 
+/// Statistics and codes in one pass.
+bool quantize_at_once(const Call& call) {
+  const quant::OperandRecipe& recipe = call.recipe;
+  const bool mean = recipe.smooth == Smooth::mean && recipe.rotate == Rotate::on &&
+                    recipe.equalise == Equalise::off,
+             norms = recipe.smooth == Smooth::none && recipe.rotate == Rotate::off &&
+                     recipe.equalise == Equalise::on;
+  if (!(mean || norms) || !quant::has_scales(recipe.format)) return false;
+  RowReading rows = call.rows;
+  if (mean) {
+    set_rotation(rows, call.x.shape[3], recipe.rotation_seed);
+    rows.shift = call.out.mean;
+  } else {
+    rows.exponent = call.out.channel_exponent;
+  }
+  Coding coding = coding_of(call);
+  coding.making = {recipe.rule, recipe.largest_code, recipe.shared_amax, call.words.shared_amax, {}, {}};
+  coding.making.block_floor.octaves = recipe.block_floor_octaves;
+  coding.making.head_floor.octaves = recipe.head_floor_octaves;
+  coding.groups = call.plan.blocks;
+  if (!takes_tokens(rows, coding) || !takes_one_pass(rows, coding)) return false;
+  launch_one_pass(rows, coding, call.at<std::uint32_t>(call.plan.one_pass), call.stream);
+  return true;
+}
+
 /// The steps of a call one after the other.
 void quantize_in_steps(Call& call) {
+  if (quantize_at_once(call)) return;
   smooth(call);
   if (call.recipe.rotate == Rotate::on) set_rotation(call.rows, call.x.shape[3], call.recipe.rotation_seed);
   call.rows.confine = confine_of(call.recipe.format);
