@@ -220,6 +220,11 @@ def peak(document, variant, threads):
 
 
 def bandwidth(document, threads):
+    """The same of the read bandwidth."""
+    around = [r["read_gb_per_s"] for r in document["rows"]
+              if not r.get("peer") and r["threads"] == threads and "read_gb_per_s" in r]
+    if around:
+        return statistics.median(around)
     return next((p["giga"] for p in document["peaks"] if p["what"] == "read" and p["threads"] == threads), None)
 
 

@@ -296,13 +296,15 @@ class Suite {
     const std::string backend = runner.plan.backend();
     const Peak peak = peak_of(cell.variant->scheme, backend, cell.threads);
     const bool has_share = !peak.instruction.empty() && cell.busy == 0;
+    const bool reads_memory = workload_->kind == Kind::decode && cell.busy == 0;
     // On a shared machine the clock and the neighbours change within milliseconds: every group of calls is
-    // held against the peak just before and after it.
-    std::vector<double> peaks;
-    Result<Timing> timing = time_calls([&] { return runner.run(); }, sampling,
-                                       [&] {
-                                         if (has_share) peaks.push_back(peak_again(peak, cell.threads));
-                                       });
+    // held against the peak, and the read bandwidth, just before and after it.
+    std::vector<double> peaks, reads;
+    const auto around = [&] {
+      if (has_share) peaks.push_back(peak_again(peak, cell.threads));
+      if (reads_memory) reads.push_back(read_bandwidth_again(cell.threads));
+    };
+    Result<Timing> timing = time_calls([&] { return runner.run(); }, sampling, around);
     if (!timing.ok()) return timing.status();
     const Timing& t = timing.value();
     const double gops = giga_operations(*workload_) / t.median;
@@ -311,26 +313,27 @@ class Suite {
     row["ms"] = rounded(1e3 * t.median), row["ms_p90"] = rounded(1e3 * t.p90), row["calls"] = t.calls;
     if (cell.threads == 1) row["cpu_ms"] = rounded(1e3 * t.cpu_median);
     row["gops"] = rounded(gops);
-    if (has_share) {
+    // The median of groups' shares of `rates`, the readings around them, where a call does `giga`.
+    const auto percent_of = [&](const std::vector<double>& rates, double giga) {
       std::vector<double> shares;
       for (std::size_t i = 0; i < t.groups.size(); ++i)
-        shares.push_back(giga_operations(*workload_) / t.groups[i] / ((peaks[i] + peaks[i + 1]) / 2));
+        shares.push_back(giga / t.groups[i] / ((rates[i] + rates[i + 1]) / 2));
+      return rounded(100 * quantile(shares, 0.5));
+    };
+    if (has_share) {
       row["peak_instruction"] = peak.instruction, row["peak_gops"] = rounded(quantile(peaks, 0.5));
-      row["percent_of_peak"] = rounded(100 * quantile(shares, 0.5));
+      row["percent_of_peak"] = percent_of(peaks, giga_operations(*workload_));
     }
     if (workload_->kind == Kind::decode) {
-      const double rate = 1e-9 * static_cast<double>(runner.operands.kv_bytes) / t.median;
-      row["gb_per_s"] = rounded(rate);
-      row["percent_of_bandwidth"] = rounded(100 * rate / bandwidth(cell.threads));
+      const double gigabytes = 1e-9 * static_cast<double>(runner.operands.kv_bytes);
+      row["gb_per_s"] = rounded(gigabytes / t.median);
+      if (reads_memory) {
+        row["read_gb_per_s"] = rounded(quantile(reads, 0.5));
+        row["percent_of_bandwidth"] = percent_of(reads, gigabytes);
+      }
     }
     row["relative_rmse"] = rounded(error);
     return {};
-  }
-
-  double bandwidth(int threads) {
-    auto& known = bandwidths_[threads];
-    if (known == 0) known = read_bandwidth(threads);
-    return known;
   }
 
   const CpuSuiteOptions& options_;
@@ -342,7 +345,6 @@ class Suite {
   std::optional<Runner> runner_;
   Cell runner_cell_;  ///< whose runner it is
   std::map<Speed, double> speeds_;
-  std::map<int, double> bandwidths_;
   Json rows_ = Json::array();
 };
 

@@ -23,6 +23,9 @@ double peak_again(const Peak& peak, int threads);
 /// GB/s that `threads` threads read from memory.
 double read_bandwidth(int threads);
 
+/// The same once more, in a tenth of the time.
+double read_bandwidth_again(int threads);
+
 /// Every instruction's rate, and the bandwidth, on one thread and on all: rows {"what", "threads", "giga"}.
 Json all_peaks(int threads);
 
