@@ -220,7 +220,7 @@ def peak(document, variant, threads):
 
 
 def bandwidth(document, threads):
-    """The same of the read bandwidth."""
+    """GB/s that octet's rows of decode have found around their groups of calls, else the suite's single reading."""
     around = [r["read_gb_per_s"] for r in document["rows"]
               if not r.get("peer") and r["threads"] == threads and "read_gb_per_s" in r]
     if around:

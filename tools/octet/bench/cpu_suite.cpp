@@ -302,7 +302,7 @@ class Suite {
     std::vector<double> peaks, reads;
     const auto around = [&] {
       if (has_share) peaks.push_back(peak_again(peak, cell.threads));
-      if (reads_memory) reads.push_back(read_bandwidth_again(cell.threads));
+      if (reads_memory) reads.push_back(read_bandwidth(cell.threads));
     };
     Result<Timing> timing = time_calls([&] { return runner.run(); }, sampling, around);
     if (!timing.ok()) return timing.status();

@@ -79,8 +79,7 @@ double peak_again(const Peak& peak, int threads) {
   return rate_of(peak.instruction, threads, kInstructionSeconds / 3);
 }
 
-double read_bandwidth(int threads) { return rate_of("read", threads, kReadSeconds); }
-double read_bandwidth_again(int threads) { return rate_of("read", threads, kReadSeconds / 10); }
+double read_bandwidth(int threads) { return rate_of("read", threads, kReadSeconds / 10); }
 
 Json all_peaks(int threads) {
   Json rows = Json::array();
@@ -90,7 +89,7 @@ Json all_peaks(int threads) {
       if (const double rate = rate_of(instruction, count, kSeconds); rate > 0)
         rows.push_back({{"what", instruction}, {"threads", count}, {"giga", rate}});
     }
-    rows.push_back({{"what", "read"}, {"threads", count}, {"giga", read_bandwidth(count)}});
+    rows.push_back({{"what", "read"}, {"threads", count}, {"giga", rate_of("read", count, kReadSeconds)}});
   }
   return rows;
 }

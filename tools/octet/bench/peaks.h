@@ -20,11 +20,8 @@ Peak peak_of(Scheme scheme, const std::string& backend, int threads);
 /// The same instruction's rate once more, in a third of the time.
 double peak_again(const Peak& peak, int threads);
 
-/// GB/s that `threads` threads read from memory.
+/// GB/s that `threads` threads read from memory, in a tenth of the time that all_peaks() takes for it.
 double read_bandwidth(int threads);
-
-/// The same once more, in a tenth of the time.
-double read_bandwidth_again(int threads);
 
 /// Every instruction's rate, and the bandwidth, on one thread and on all: rows {"what", "threads", "giga"}.
 Json all_peaks(int threads);

@@ -39,7 +39,8 @@ Status check_row(const Json& row, std::size_t i) {
   if (!row.contains("backend") || !row["backend"].is_string()) return wrong("backend", "a text");
   for (const char* field : {"ms", "gops"})
     if (!row.contains(field) || !is_positive(row[field])) return wrong(field, "a positive number");
-  for (const char* field : {"percent_of_peak", "peak_gops", "gb_per_s", "percent_of_bandwidth", "ms_p90"})
+  for (const char* field :
+       {"percent_of_peak", "peak_gops", "gb_per_s", "read_gb_per_s", "percent_of_bandwidth", "ms_p90"})
     if (row.contains(field) && !is_positive(row[field]))
       return wrong(field, "a positive number where it is given");
   if (!row.contains("relative_rmse") || !(row["relative_rmse"].is_number() || row["relative_rmse"].is_null()))
