@@ -83,6 +83,7 @@
 //   kMassTerms      where mass() gives integers: so many of them add up within 32 bits (unsigned ones, if
 //                   masses are never negative)
 //   kHiddenWeighsNothing  where it is true: the weight and the mass of the least score there is are 0
+//   kHiddenScore    where it is there: a score below every other, whose weight and mass are 0
 //   kMassIsCode     where it is there: mass() is the code
 //   kAsksOptions    where it is there: weight() or mass() asks the options, and with_weights(body) calls
 //                   body(what has weight(), code() and mass()), which ask nothing. Where fold() does too,

@@ -21,6 +21,10 @@ struct UniformU8 : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::
   static constexpr std::int32_t kStart = 0x4b400000;
   using Score = I32;
   static constexpr float kStartNumber = 12582912, kHalfStep = 0x1p-24f;
+  /// The score of a hidden key, the bits of minus infinity: as an integer below every sum, and as a float
+  /// times a slope above 0 an exponential of 0.
+  static constexpr std::int32_t kHiddenScore = -0x00800000;
+  static constexpr float kLeastSlope = 0x1p-126f;
   struct Bias {};  ///< none is added: a biased call has scores in octaves
   struct Key {};
   struct Block {
@@ -37,9 +41,10 @@ struct UniformU8 : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::
   OCTET_HD Block block(float k_scale) const { return {k_scale}; }
   OCTET_HD Key key(const KeyScales<L>&, const Block&) const { return {}; }
   OCTET_HD Bias bias(F32) const { return {}; }
-  /// The slope has 22 significant bits, of which kStartNumber times it loses none.
+  /// The slope has 22 significant bits, of which kStartNumber times it loses none; the least one is lost in
+  /// every other than 0 that octaves show.
   OCTET_HD View view(const Row& row, const Block& block, Acc /*row_peak*/) const {
-    return {float_of(bits_of(block.scale * row.octaves) & ~std::uint32_t{3})};
+    return {float_of(bits_of(block.scale * row.octaves) & ~std::uint32_t{3}) + kLeastSlope};
   }
   OCTET_HD Score score(Acc acc, const View&, const Key&, Bias) const { return acc; }
   OCTET_HD Step step(const State& state, Score peak, const View& view) const {

@@ -121,5 +121,23 @@ TEST(UniformU8, TakesKeysOfZeros) {
   EXPECT_NEAR(got.lse, std::log(64), 1e-5);
 }
 
+/// Whatever the slope, 0 and the largest among them, and in a block of hidden keys too.
+TEST(UniformU8, HiddenKeysWeighNothing) {
+  Prepare problem;
+  problem.softmax_scale = 1;
+  const Uniform scheme = Uniform::prepare(problem);
+  for (const float k_scale : {0.0f, 0x1p-149f, 0x1p-126f, 1e-20f, 1e-3f, 1.0f, 1e6f}) {
+    const auto block = scheme.block(k_scale);
+    const auto view = scheme.view(scheme.row(1), block, 0);
+    for (const std::int32_t peak : {Uniform::kStart - 1000, Uniform::kStart, Uniform::kStart + (1 << 22)}) {
+      EXPECT_LT(Uniform::kHiddenScore, peak);
+      const auto step = scheme.step({}, peak, view);
+      EXPECT_EQ(scheme.weight(Uniform::kHiddenScore, step), 0) << k_scale << " " << peak;
+    }
+    const auto none = scheme.step({}, Uniform::kHiddenScore, view);
+    EXPECT_EQ(scheme.weight(Uniform::kHiddenScore, none), 0) << k_scale;
+  }
+}
+
 }  // namespace
 }  // namespace octet
