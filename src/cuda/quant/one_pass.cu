@@ -1,5 +1,8 @@
-// The kernel and its launches: a block of threads a processor, all there at once, whose warps
-// one_pass_roles.cuh has.
+// The kernel whose warps one_pass_roles.cuh has, and its launches. Its blocks of threads, one a processor,
+// wait for each other, so they are launched together (cooperatively): the device begins none of them before
+// it has room for all, whatever kernels of other streams have taken, and from then on each finds what it
+// waits for told by another that runs. Kernels that follow on the stream, which may take room early
+// (ptx/grid.cuh), are let in by all blocks, so when all are there.
 #include "cuda/quant/one_pass.cuh"
 
 #include <algorithm>
@@ -88,8 +91,8 @@ std::int64_t leaves_of_unit(const std::array<std::int64_t, 4>& shape) {
 }
 
 bool takes_shape(const std::array<std::int64_t, 4>& shape) {
-  // Of 64 heads of 1024 tokens V takes 24 us here and 21 in two readings, of 2048 31 in both (H200): ends of
-  // trees are a warp's a processor. Of longer ones the one reading is the faster, by up to a third.
+  // Of 64 heads of 1024 tokens V takes 24 us here and 21 in two readings, of 2048 31 in both (H200), for a
+  // processor has one warp that ends trees. Of longer ones, and of fewer heads of 2048, this is the faster.
   constexpr std::int64_t kLeast = 16;
   return (shape[3] == 64 || shape[3] == 128) && leaves_of_unit(shape) >= kLeast &&
          leaves_of_unit(shape) <= kMostLeavesOfUnit;
