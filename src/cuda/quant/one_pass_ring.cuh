@@ -54,18 +54,13 @@ struct LeafRing {
   // the words of its unit are there, all peaks are, and nobody needs either any more.
   std::uint64_t ready[kPlaces], measured[kPlaces], used[kPlaces];
 
-  /// By one thread.
+  /// By one thread. All lanes of a warp arrive.
   __device__ void open() {
-    for (int i = 0; i < kSlots; ++i) {
-      ptx::open_barrier(ptx::shared_address(&full[i]), kWarp);
-      ptx::open_barrier(ptx::shared_address(&summed[i]), Shape::kLanes);
-      ptx::open_barrier(ptx::shared_address(&empty[i]), kTiles);
-    }
-    for (int i = 0; i < kPlaces; ++i) {
-      ptx::open_barrier(ptx::shared_address(&ready[i]), 1);
-      ptx::open_barrier(ptx::shared_address(&measured[i]), kTiles);
-      ptx::open_barrier(ptx::shared_address(&used[i]), kTiles);
-    }
+    const auto open = [](const std::uint64_t& barrier, int warps) {
+      ptx::open_barrier(ptx::shared_address(&barrier), warps * kWarp);
+    };
+    for (int i = 0; i < kSlots; ++i) open(full[i], 1), open(summed[i], Shape::kLanes), open(empty[i], kTiles);
+    for (int i = 0; i < kPlaces; ++i) open(ready[i], 1), open(measured[i], kTiles), open(used[i], kTiles);
   }
 };
 

@@ -162,7 +162,6 @@ class OnePass {
         const PairSum pair = factored_sum<kType>(columns, plan_.mean_factor);
         tell(to, bits_of(pair.sum[0]), bits_of(pair.sum[1]));
       }
-      __syncwarp();
       arrive(shared_.summed[slot]);
     }
   }
@@ -203,7 +202,6 @@ class OnePass {
         words[channel / Shape::kCount * (Shape::kCount + 4) + channel % Shape::kCount] = word[i];
       }
       if (kIsNorms && lane() == 0) shared_.is_left[place] = is_left;
-      __syncwarp();
       arrive(shared_.ready[place]);
     }
   }
@@ -255,9 +253,8 @@ class OnePass {
   }
   __device__ static int lane() { return RowSpace<Shape>::lane(); }
   __device__ static std::uint32_t parity(int phase) { return static_cast<std::uint32_t>(phase) % 2; }
-  __device__ static void arrive(const std::uint64_t& barrier) {
-    if (lane() == 0) ptx::arrive(at(barrier));
-  }
+  /// Of the warp, all lanes: each with what it has read or written itself.
+  __device__ static void arrive(const std::uint64_t& barrier) { ptx::arrive(at(barrier)); }
 
   /// Rows further, `step` elements. note: so that the compiler adds, which it takes for more than
   /// multiplying.
@@ -368,7 +365,6 @@ class OnePass {
     const std::uint32_t lines = ptx::shared_address(shared_.lines[slot][tile * kWarp]);
 #pragma unroll
     for (int i = 0; i < Shape::kCount / kChannels; ++i) stored[i] = load_shared(lines + row_place(lane(), i));
-    __syncwarp();
     arrive(shared_.empty[slot]);
   }
   template <DType kType>
