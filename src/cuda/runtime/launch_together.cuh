@@ -7,8 +7,8 @@
 
 namespace octet::cuda::runtime {
 
-/// launch() with all blocks running beside each other; an error where the device has not the room. For code of
-/// sm_90 and newer.
+/// launch() with all blocks running beside each other; an error where the device has not the room. For code
+/// of sm_90 and newer.
 template <class... Given>
 cudaError_t launch_together(void (*kernel)(Given...), dim3 blocks, dim3 threads, std::size_t shared_bytes,
                             void* stream, const std::type_identity_t<Given>&... given) {
