@@ -9,7 +9,7 @@
 #include "cuda/ptx/grid.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/plan.cuh"
-#include "cuda/quant/row_space.cuh"
+#include "cuda/quant/segments.cuh"
 #include "cuda/runtime/launch.cuh"
 #include "quant/codes.h"
 
@@ -22,15 +22,6 @@ constexpr int kWarps = 4, kTokenThreads = kWarps * kWarp;
 /// heads are then 7.8 turns of each warp on an H200; by five blocks they are 6.2, and the last turn is almost
 /// empty.
 constexpr int kBlocksOfProcessor = 4;
-
-/// What is done to rows before they become codes.
-enum class Work { multiplied, rotated, shifted_and_rotated };
-
-/// The sign bits of channels that the rotation turns around, two in a word as 16-bit numbers lie.
-template <class Shape>
-struct Signs {
-  uint4 flips[Shape::kDim / kChannels] = {};
-};
 
 /// What a warp reads and writes in one turn: some rows of a tile.
 struct Turn {
@@ -196,8 +187,7 @@ class Encoder {
     });
   }
 
-  /// The shift of a channel that is turned around is too, for -x - -shift is -(x - shift); each lane's own.
-  /// note: where both are the same the difference is +0 and not -0, which no code and no scale shows.
+  /// Shifts as eight_numbers() wants them; each lane's own.
   __device__ void turn_shifts() {
     space_.for_own_words([&](std::uint32_t& word, int i) { word ^= r_.sign[i] >> lane() << 31; });
   }
@@ -206,32 +196,10 @@ class Encoder {
   __device__ void take(float (&v)[Shape::kCount]) const {
     const int own = lane(), first_channel = own % Shape::kLanes * Shape::kCount;
 #pragma unroll
-    for (int at = 0; at < Shape::kCount; at += kChannels) {
-      Raw<std::uint16_t> raw;
-      uint4& stored = raw.v[0];
-      stored = space_.rows[own][at / kChannels];
-      if constexpr (kWork != Work::multiplied) {
-        const uint4 flips = signs_.flips[(first_channel + at) / kChannels];
-        stored = {stored.x ^ flips.x, stored.y ^ flips.y, stored.z ^ flips.z, stored.w ^ flips.w};
-      }
-      to_floats(raw, kType, v + at);
-      if constexpr (kWork == Work::shifted_and_rotated)
-        with(space_.words, first_channel + at, at, [&](int i, float shift) { v[i] = v[i] - shift; });
-      if constexpr (kWork == Work::multiplied) {
-        with(space_.words, first_channel + at, at, [&](int i, float factor) { v[i] = v[i] * factor; });
-      } else {
-#pragma unroll
-        for (int i = 0; i < kChannels; ++i) v[at + i] = v[at + i] * r_.norm;
-      }
-    }
-  }
-  template <class Use>
-  __device__ static void with(const float4* words, int channel, int at, const Use& use) {
-#pragma unroll
-    for (int i = 0; i < kChannels; i += 4) {
-      const float4 word = words[(channel + i) / 4];
-      use(at + i, word.x), use(at + i + 1, word.y), use(at + i + 2, word.z), use(at + i + 3, word.w);
-    }
+    for (int at = 0; at < Shape::kCount; at += kChannels)
+      eight_numbers<kWork, kType>(space_.rows[own][at / kChannels],
+                                  signs_.flips[(first_channel + at) / kChannels],
+                                  space_.words + (first_channel + at) / 4, r_.norm, v + at);
   }
 
   // --- Codes out, and the floor of a tile
@@ -296,17 +264,7 @@ void launch_shape(const RowReading& rows, const Coding& coding, void* stream) {
   const GroupWalk tiles(Groups(rows.x.shape, sequences.cu_seqlens ? sequences.count : 0,
                                has_floor ? coding.groups.tokens : Shape::kRows),
                         rows.x);
-  Signs<Shape> signs;
-  if (rows.hadamard > 0) {
-    const auto flips = [&](int c) {
-      const auto bit = [&](int channel, int at) {
-        return (rows.sign[channel / kWarp] >> channel % kWarp & 1u) << at;
-      };
-      return bit(c, 15) | bit(c + 1, 31);
-    };
-    for (int c = 0; c < Shape::kDim; c += kChannels)
-      signs.flips[c / kChannels] = {flips(c), flips(c + 2), flips(c + 4), flips(c + 6)};
-  }
+  const Signs<Shape> signs(rows);
   constexpr int kBytes = kWarps * sizeof(Space<Shape>);
   constexpr int kRowsAtOnce = kWarps * Shape::kRows;
   const int turns_of_tile =

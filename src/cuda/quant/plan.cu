@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cuda/quant/launch.cuh"
+#include "cuda/quant/one_pass.cuh"
 #include "cuda/quant/sums.cuh"
 #include "octet/dtype.hpp"
 #include "quant/codes.h"
@@ -88,6 +89,8 @@ ScratchPlan::ScratchPlan(const std::array<std::int64_t, 4>& shape, const quant::
     rscale = arena.take(scale_bytes);
     first_group = arena.take(in_blocks ? packed_sequences * 8 : 0);
   }
+  const bool has_one = sums != squares && packed_sequences == 0;
+  one_pass = arena.take(has_one ? one_pass_bytes(shape, sums ? Statistic::mean : Statistic::norms) : 0);
   bytes = arena.end();
 }
 

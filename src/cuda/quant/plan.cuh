@@ -18,6 +18,7 @@ struct ScratchPlan {
   std::int64_t subtree_sum = 0, subtree_range = 0;
   std::int64_t amax = 0, head_amax = 0, block_amax = 0, amax_end = 0;  // one after the other: zeros at first
   std::int64_t rscale = 0, first_group = 0;
+  std::int64_t one_pass = 0;
   std::int64_t bytes = 0;
   std::int64_t channels = 0, channel_groups = 1;
 

@@ -3,7 +3,9 @@
 
 #include "base/try.h"
 #include "cuda/quant/encode.cuh"
+#include "cuda/quant/encode_tokens.cuh"
 #include "cuda/quant/launch.cuh"
+#include "cuda/quant/one_pass.cuh"
 #include "cuda/quant/plan.cuh"
 #include "cuda/quant/short_sequences.cuh"
 #include "cuda/quant/sums.cuh"
@@ -145,8 +147,30 @@ void encode(const Call& call) {
   launch_encode(call.rows, coding, call.stream);
 }
 
+/// The statistic and the codes that follow from it from one reading, where there is a kernel for that.
+bool quantize_in_one_pass(const Call& call) {
+  const quant::OperandRecipe& recipe = call.recipe;
+  const bool is_mean = recipe.smooth == Smooth::mean && recipe.equalise == Equalise::off,
+             is_norms = recipe.smooth == Smooth::none && recipe.equalise == Equalise::on;
+  if (!is_mean && !is_norms) return false;
+  RowReading rows = call.rows;
+  if (recipe.rotate == Rotate::on) set_rotation(rows, call.x.shape[3], recipe.rotation_seed);
+  if (is_mean)
+    rows.shift = call.out.mean;
+  else
+    rows.exponent = call.out.channel_exponent;
+  Coding coding = coding_of(call);
+  coding.making = {recipe.rule, recipe.largest_code, 0, nullptr, {}, {}};
+  coding.making.block_floor.octaves = recipe.block_floor_octaves;
+  coding.making.head_floor.octaves = recipe.head_floor_octaves;
+  coding.groups = call.plan.blocks;
+  return takes_tokens(rows, coding) && takes_one_pass(rows, coding) &&
+         launch_one_pass(rows, coding, call.at<void>(call.plan.one_pass), call.stream);
+}
+
 /// The steps of a call one after the other.
 void quantize_in_steps(Call& call) {
+  if (quantize_in_one_pass(call)) return;
   smooth(call);
   if (call.recipe.rotate == Rotate::on) set_rotation(call.rows, call.x.shape[3], call.recipe.rotation_seed);
   call.rows.confine = confine_of(call.recipe.format);

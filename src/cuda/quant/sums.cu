@@ -2,6 +2,7 @@
 #include "cuda/ptx/cp_async.cuh"
 #include "cuda/ptx/grid.cuh"
 #include "cuda/quant/launch.cuh"
+#include "cuda/quant/squares.cuh"
 #include "cuda/quant/sums.cuh"
 #include "cuda/quant/tree_sum.cuh"
 #include "cuda/runtime/launch.cuh"
@@ -172,12 +173,6 @@ struct SubtreeSpace {
   float sum[kChannels][kBlockThreads];
   std::uint32_t range[kChannels][kBlockThreads];
 };
-
-/// The smaller of the low bytes, the larger of the high ones.
-__device__ std::uint32_t joined_range(std::uint32_t a, std::uint32_t b) {
-  constexpr std::uint32_t kLow = 0xff;
-  return min(a & kLow, b & kLow) | max(a & ~kLow, b & ~kLow);
-}
 
 enum class Ranges { none, joined };
 
@@ -370,56 +365,21 @@ struct Range {
   }
 };
 
-/// The same of 16-bit numbers as they are stored, two in a word.
-struct PairedRange {
-  static constexpr int kPairs = kChannels / 2;
-  std::uint32_t below[kPairs];  // signed halves of sign bit | size, less 1: 0 is the largest number
-  std::uint32_t most[kPairs];   // halves of sign bit | size
-
-  __device__ PairedRange() {
-#pragma unroll
-    for (int i = 0; i < kPairs; ++i) below[i] = 0x7fff7fffu, most[i] = 0x80008000u;
-  }
-  __device__ void see(const Raw<std::uint16_t>& raw) {
-    const std::uint32_t words[kPairs] = {raw.v[0].x, raw.v[0].y, raw.v[0].z, raw.v[0].w};
-#pragma unroll
-    for (int i = 0; i < kPairs; ++i) {
-      const std::uint32_t size = words[i] | 0x80008000u;
-      most[i] = __vmaxu2(most[i], size);
-      below[i] = __vmins2(below[i], size - 0x00010001u);
-    }
-  }
-  template <DType kType>
-  __device__ std::uint32_t of(int i) const {
-    const int shift = i % 2 * 16;
-    const std::uint32_t least = (below[i / 2] >> shift & 0xffffu) + 1, largest = most[i / 2] >> shift;
-    const std::uint32_t low = least == 0x8000u ? kInfBits >> kF32MantissaBits : field<kType>(least);
-    return low | field<kType>(largest) << 8;
-  }
-
- private:
-  template <DType kType>
-  __device__ static std::uint32_t field(std::uint32_t code) {
-    const std::uint32_t size = code & 0x7fffu;
-    return (kType == DType::bf16 ? size << 16 : bits_of(number_of_f16(size))) >> kF32MantissaBits;
-  }
-};
-
 /// A thread's channels of a leaf whose rows are not shifted.
 template <DType kType, class Stored>
 __device__ void add_squares(const RowReading& r, const TokenGroup& leaf, int channel, LeafRing<Stored>& ring,
                             float (&sum)[kChannels], std::uint32_t (&range)[kChannels]) {
   if constexpr (sizeof(Stored) == 2) {
-    PairedRange seen;
+    PairRange seen[kChannels / 2];
     for_vectors<kType>(r, leaf, channel, ring, [&](const Raw<Stored>& raw, const float(&v)[kChannels]) {
     // The square of a number of 11 bits is exact (or the sum is not used, for it is too small or large), so
     // this is one rounding.
 #pragma unroll
       for (int i = 0; i < kChannels; ++i) sum[i] = __fmaf_rn(v[i], v[i], sum[i]);
-      seen.see(raw);
+      seen[0].see(raw.v[0].x), seen[1].see(raw.v[0].y), seen[2].see(raw.v[0].z), seen[3].see(raw.v[0].w);
     });
 #pragma unroll
-    for (int i = 0; i < kChannels; ++i) range[i] = seen.template of<kType>(i);
+    for (int i = 0; i < kChannels; ++i) range[i] = seen[i / 2].template of<kType>(i % 2);
   } else {
     Range seen;
     for_vectors<kType>(r, leaf, channel, ring, [&](const Raw<Stored>&, const float(&v)[kChannels]) {
@@ -579,8 +539,6 @@ __global__ __launch_bounds__(kThreads) void finish_exponents(const __grid_consta
                                                              const __grid_constant__ TensorView exponent) {
   __shared__ SubtreeSpace<kThreads> space;
   __shared__ std::int64_t orders[kWarp];
-  constexpr int kSmallestSquared = -63, kLargestSquared = 63;  // exponents whose squares are normal numbers
-  constexpr std::uint32_t kZeros = kInfBits >> kF32MantissaBits;  // the range of zeros alone
   ptx::wait_for_earlier_kernels();
   ptx::let_the_next_kernel_start();
   const UnitPlace at(r, blockIdx.x);
@@ -592,7 +550,7 @@ __global__ __launch_bounds__(kThreads) void finish_exponents(const __grid_consta
   const int each = part_subtrees(of.count, parts), own = min(each, of.count - part * each);
   if (channel < r.channels && own > 0) {
     const std::int64_t from = (of.first + std::int64_t{part} * each) * trees.stride + channel;
-    std::uint32_t range = kZeros;
+    std::uint32_t range = kRangeOfZeros;
     constexpr int kAtOnce = 8;
     for (int i = 0; i < own; i += kAtOnce) {
       std::uint32_t some[kAtOnce];
@@ -607,22 +565,16 @@ __global__ __launch_bounds__(kThreads) void finish_exponents(const __grid_consta
         tree_sum(own, [&](int i) { return load_now(trees.sum + from + i * trees.stride); });
   }
   __syncthreads();
-  float sum = 0, amax = 0;
-  bool is_good = true;
+  SquareSum of_channel;
   if (part == 0 && channel < r.channels && of.count > 0) {
     const int used = (of.count + each - 1) / each;
-    sum = tree_sum(used, [&](int i) { return space.sum[0][i * width + channel]; });
-    std::uint32_t range = kZeros;
+    const float sum = tree_sum(used, [&](int i) { return space.sum[0][i * width + channel]; });
+    std::uint32_t range = kRangeOfZeros;
     for (int i = 0; i < used; ++i) range = joined_range(range, space.range[0][i * width + channel]);
-    const int bottom = static_cast<int>(range & 0xff) - kF32Bias, k = static_cast<int>(range >> 8) - kF32Bias;
-    is_good = is_finite(sum);  // note: NaN among zeros has no largest number, but a sum
-    if (is_good && range != kZeros) {
-      is_good = k <= kLargestSquared && bottom >= kSmallestSquared && bottom - k >= kSmallestSquared;
-      if (is_good) sum = sum * power_of_two(-2 * k), amax = power_of_two(k);  // its exponent is what counts
-    }
+    of_channel = scaled_squares(sum, range);
   }
-  if (__syncthreads_and(is_good))
-    write_exponents(r, at, exponent, sum, amax, orders);
+  if (__syncthreads_and(of_channel.is_good))
+    write_exponents(r, at, exponent, of_channel.sum, of_channel.amax, orders);
   else
     add_squares_again<Stored>(r, trees, at, of, exponent, space, orders);
 }

@@ -6,13 +6,10 @@
 
 namespace octet::cuda {
 
-/// term(i) for i in [0, count), at most kMost, a power of two, added as a tree adds its leaves: neighbours,
-/// level by level, an odd last one as it is.
-template <int kMost, class Term>
-__device__ float sum_of_few(int count, const Term& term) {
-  float a[kMost];
-#pragma unroll
-  for (int i = 0; i < kMost; ++i) a[i] = term(min(i, count - 1));  // no branch, so that loads stay together
+/// The first `count` of a, at most kMost, a power of two, added as a tree adds its leaves: neighbours, level
+/// by level, an odd last one as it is.
+template <int kMost>
+__device__ float sum_of_few(float (&a)[kMost], int count) {
 #pragma unroll
   for (int half = kMost / 2; half > 0; half /= 2) {
 #pragma unroll
@@ -20,6 +17,14 @@ __device__ float sum_of_few(int count, const Term& term) {
     count = (count + 1) / 2;
   }
   return a[0];
+}
+/// The same of term(i) for i in [0, count).
+template <int kMost, class Term>
+__device__ float sum_of_few(int count, const Term& term) {
+  float a[kMost];
+#pragma unroll
+  for (int i = 0; i < kMost; ++i) a[i] = term(min(i, count - 1));  // no branch, so that loads stay together
+  return sum_of_few(a, count);
 }
 
 /// The same of any number. Eight at once, so that their loads are on their way beside each other.

@@ -41,6 +41,8 @@ bool is_hopper() {
          attribute(cudaDevAttrComputeCapabilityMinor) == 0;
 }
 
+bool launches_together() { return attribute(cudaDevAttrCooperativeLaunch) != 0; }
+
 std::int64_t blocks_of(std::int64_t shared_bytes) {
   return attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) /
          (shared_bytes + attribute(cudaDevAttrReservedSharedMemoryPerBlock));

@@ -16,6 +16,9 @@ std::int64_t processors();
 /// Whether the current device runs code of sm_90a.
 bool is_hopper();
 
+/// Whether it can let all blocks of a kernel run beside each other.
+bool launches_together();
+
 /// How many blocks of threads of so much shared memory each fit a processor's.
 std::int64_t blocks_of(std::int64_t shared_bytes);
 /// The least shared memory of which no more than `blocks` fit.

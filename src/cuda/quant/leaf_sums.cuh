@@ -1,0 +1,103 @@
+// Sums of one leaf of 16-bit rows that lies in shared memory: a lane has two channels, a warp a segment
+// of 64.
+#pragma once
+#include <cstdint>
+
+#include "cuda/quant/one_pass_ring.cuh"
+#include "cuda/quant/squares.cuh"
+
+namespace octet::cuda {
+
+/// A lane's two channels of a segment of a leaf; lines: the leaf's.
+template <class Shape>
+struct SegmentColumns {
+  const uint4* lines;
+  int segment, length, lane;
+
+  /// body(word) with the two numbers of each token, one after the other.
+  template <class Body>
+  __device__ void for_each(const Body& body) const {
+    constexpr int kAtOnce = 32;
+    const std::uint32_t from = ptx::shared_address(lines) + row_place(segment, lane / 4) + lane % 4 * 4;
+    const auto word = [&](int row) {  // row_place(), most of which is found once
+      std::uint32_t number;
+      asm volatile("ld.shared.u32 %0, [%1];"
+                   : "=r"(number)
+                   : "r"((from ^ row * Shape::kLanes % 8 * 16) + row * Shape::kLanes * 128));
+      return number;
+    };
+    int row = 0;
+    for (; row + kAtOnce <= length; row += kAtOnce) {
+      std::uint32_t some[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        asm volatile("ld.shared.u32 %0, [%1];"
+                     : "=r"(some[i])
+                     : "r"((from ^ i * Shape::kLanes % 8 * 16) + (row + i) * Shape::kLanes * 128));
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) body(some[i]);
+    }
+#pragma unroll 1
+    for (; row < length; ++row) body(word(row));
+  }
+};
+
+/// The first and the second number of a word.
+template <DType kType>
+__device__ float low_number(std::uint32_t word) {
+  return kType == DType::bf16 ? float_of(word << 16) : number_of_f16(word & 0xffffu);
+}
+template <DType kType>
+__device__ float high_number(std::uint32_t word) {
+  return kType == DType::bf16 ? float_of(word & 0xffff0000u) : number_of_f16(word >> 16);
+}
+
+/// The words of the two channels.
+struct PairSum {
+  float sum[2] = {-0.0f, -0.0f};  // -0 + x is x for every x
+  std::uint32_t range[2];         // of squares alone
+};
+
+/// Their sums times `factor`, NaN and Inf as zeros. factor: 2^-16 or more, so that its product with a bf16 or
+/// f16, the least subnormal one too, is exact, and this is one rounding.
+template <DType kType, class Shape>
+__device__ PairSum factored_sum(const SegmentColumns<Shape>& of, float factor) {
+  PairSum pair;
+  float(&sum)[2] = pair.sum;
+  of.for_each([&](std::uint32_t word) {
+    sum[0] = __fmaf_rn(low_number<kType>(word), factor, sum[0]);
+    sum[1] = __fmaf_rn(high_number<kType>(word), factor, sum[1]);
+  });
+  // NaN and Inf are rare: where a sum comes out neither, none was there.
+  if (is_finite(sum[0]) && is_finite(sum[1])) return pair;
+  const auto finite = [](float x) { return is_finite(x) ? x : 0.0f; };
+  sum[0] = sum[1] = -0.0f;
+  of.for_each([&](std::uint32_t word) {
+    sum[0] = __fmaf_rn(finite(low_number<kType>(word)), factor, sum[0]);
+    sum[1] = __fmaf_rn(finite(high_number<kType>(word)), factor, sum[1]);
+  });
+  return pair;
+}
+
+/// The sums of their squares as they are, Inf where one is NaN or Inf, and their ranges.
+template <DType kType, class Shape>
+__device__ PairSum square_sum(const SegmentColumns<Shape>& of) {
+  PairSum pair;
+  PairRange range;
+  // The square of a number of 11 bits is exact (or the sum is not used, for it is too small or large), so
+  // this is one rounding.
+  of.for_each([&](std::uint32_t word) {
+    const float a = low_number<kType>(word), b = high_number<kType>(word);
+    pair.sum[0] = __fmaf_rn(a, a, pair.sum[0]), pair.sum[1] = __fmaf_rn(b, b, pair.sum[1]);
+    range.see(word);
+  });
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    if (!is_finite(pair.sum[i])) pair.sum[i] = float_of(kF32Inf);
+    pair.range[i] = range.of<kType>(i);
+  }
+  return pair;
+}
+
+}  // namespace octet::cuda

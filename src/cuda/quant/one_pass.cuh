@@ -1,0 +1,27 @@
+// The kernel of one_pass.cu.
+#pragma once
+#include <array>
+#include <cstdint>
+
+#include "cuda/quant/scaling.cuh"
+
+namespace octet::cuda {
+
+/// What statistic the rows' shift or exponents come from.
+enum class Statistic : std::int32_t {
+  mean,   ///< of K, which is rotated
+  norms,  ///< of V's channels, whose tokens' scales may have the floor of their key block
+};
+
+/// Bytes of scratch memory that launch_one_pass() needs for x of `shape`.
+std::int64_t one_pass_bytes(const std::array<std::int64_t, 4>& shape, Statistic statistic);
+
+/// Whether launch_one_pass() takes these rows and codes, of which takes_tokens() is true, and is the faster
+/// way. rows: with the shift or exponent that the statistic is written to.
+bool takes_one_pass(const RowReading& rows, const Coding& coding);
+
+/// The statistic of every sequence and head, and the codes and scales that follow from it. False where the
+/// context has not all of the device's processors: nothing is written then.
+bool launch_one_pass(const RowReading& rows, const Coding& coding, void* scratch, void* stream);
+
+}  // namespace octet::cuda

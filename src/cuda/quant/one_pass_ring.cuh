@@ -1,0 +1,84 @@
+// The ring of leaves that a block of one_pass.cu has in shared memory, and where their numbers and codes lie.
+#pragma once
+#include <cstdint>
+
+#include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/quant/one_pass_words.cuh"
+#include "cuda/quant/row_space.cuh"
+
+namespace octet::cuda {
+
+inline constexpr int kLeafRows = static_cast<int>(quant::TreeSum::kLeafTokens);
+
+/// Where a leaf lies.
+struct Leaf {
+  std::uint32_t unit;
+  std::int32_t b, h, begin, length;
+
+  __device__ Leaf(const OnePassPlan& plan, const RowOrder& order, std::uint32_t number)
+      : unit(plan.leaves_of_unit.quotient(number)) {
+    b = static_cast<std::int32_t>(unit) / order.heads;
+    h = static_cast<std::int32_t>(unit) - b * order.heads;
+    begin = static_cast<std::int32_t>(number - unit * plan.leaves_of_unit.divisor) * kLeafRows;
+    length = min(kLeafRows, plan.tokens - begin);
+  }
+};
+
+/// Leaves that a block goes through: its leaf n is number first + n * step of all, as long as that is below
+/// end.
+struct LeafWalk {
+  std::uint32_t first, step, end;
+};
+
+/// Shared memory of a block with so many coders. Leaf n of the block is in slot n % kSlots; what follows from
+/// its unit is longer in use than its rows, in place n % kPlaces. Lines are segments of 64 channels, a tile
+/// has 32 of them.
+template <class Shape, int kCoders>
+struct LeafRing {
+  static constexpr int kTiles = kLeafRows / Shape::kRows, kLines = kLeafRows * Shape::kLanes;
+  static constexpr int kSlots = 12 / Shape::kLanes;  // 192 KB
+  static constexpr int kPlaces = 2 * kSlots;
+
+  uint4 lines[kSlots][kLines][kChannels];                       // see row_place()
+  uint4 codes[kCoders][kWarp][4];                               // see code_place()
+  float4 words[kPlaces][Shape::kLanes][Shape::kCount / 4 + 1];  // segments begin in different banks
+  uint4 flips[Shape::kDim / kChannels];
+  std::uint32_t peaks[kPlaces][kTiles];  // the largest bits of each tile
+  LeafWalk walk;
+  std::uint32_t is_left[kPlaces];  // no codes of the leaf's unit are written in this round
+  std::uint32_t is_unit_left;      // any that the block has the first leaf of
+  // Barriers, in the order in which they are passed: the leaf's rows are there, they have been added up, and
+  // they have been taken, so that the slot is empty;
+  std::uint64_t full[kSlots], summed[kSlots], empty[kSlots];
+  // the words of its unit are there, all peaks are, and nobody needs either any more.
+  std::uint64_t ready[kPlaces], measured[kPlaces], used[kPlaces];
+
+  /// By one thread. All lanes of a warp arrive.
+  __device__ void open() {
+    const auto open = [](const std::uint64_t& barrier, int warps) {
+      ptx::open_barrier(ptx::shared_address(&barrier), warps * kWarp);
+    };
+    for (int i = 0; i < kSlots; ++i) open(full[i], 1), open(summed[i], Shape::kLanes), open(empty[i], kTiles);
+    for (int i = 0; i < kPlaces; ++i) open(ready[i], 1), open(measured[i], kTiles), open(used[i], kTiles);
+  }
+};
+
+/// Bytes from a tile's or leaf's first of the 16 bytes number `piece` of a line: in another order in each
+/// line, so that lanes that have a line each, or the words of one line, meet in no bank.
+__device__ inline int row_place(int line, int piece) { return line * 128 + (piece ^ line % 8) * 16; }
+/// The same of a tile's codes, of which a line has 64 bytes.
+__device__ inline int code_place(int line, int piece) {
+  return line / 2 * 128 + ((piece ^ line / 2 % 4) + line % 2 * 4) * 16;
+}
+
+__device__ inline uint4 load_shared(std::uint32_t at) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(at)
+               : "memory");
+  return v;
+}
+
+}  // namespace octet::cuda

@@ -1,0 +1,426 @@
+// What each warp of a block of one_pass.cu does: statistics and codes of s8 with a scale a token, from one
+// reading of 16-bit rows of 64 or 128 channels. A block has leaves of 128 tokens in a ring in shared memory
+// from their arrival until they have become codes.
+//   loader     copies leaves into the ring
+//   measurers  add up leaves and tell the sums
+//   finisher   ends trees: of 8 channels of a unit in every so many units, from what all blocks have told
+//   herald     waits for the unit of the next leaf and lays out what its rows are shifted or multiplied by
+//   coders     take tiles of 32 segments out of the ring and make codes of them
+// Leaves lie in rings in the order of units, and all of a unit fit, so that none waits for what is never
+// told.
+#pragma once
+#include <cstdint>
+
+#include "cuda/ptx/cp_async.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/quant/launch.cuh"
+#include "cuda/quant/leaf_sums.cuh"
+#include "cuda/quant/one_pass_ring.cuh"
+#include "cuda/quant/one_pass_words.cuh"
+#include "cuda/quant/segments.cuh"
+#include "cuda/quant/squares_again.cuh"
+#include "quant/channel_exponent.h"
+#include "quant/smooth.h"
+
+namespace octet::cuda {
+
+inline constexpr int kCoders = 11, kMeasurers = 2;
+inline constexpr int kHerald = kCoders, kFinisher = kHerald + 1, kLoader = kFinisher + 1,
+                     kFirstMeasurer = kLoader + 1;
+inline constexpr int kOnePassThreads = (kFirstMeasurer + kMeasurers) * kWarp;  // 512, of up to 128 registers
+
+/// All leaves are gone through once. The codes of a unit whose norms that does not give are left, and whoever
+/// has its first leaf goes through all of it again.
+enum class Round { first, again };
+
+template <class Shape, Work kWork>
+class OnePass {
+ public:
+  using Shared = LeafRing<Shape, kCoders>;
+  static constexpr bool kIsNorms = kWork == Work::multiplied;
+  static constexpr int kDim = Shape::kDim;
+  using Places = WordPlaces<kIsNorms ? 2 : 1, kDim>;
+  using Ends = TreeEnds<Places>;
+
+  __device__ OnePass(const RowReading& r, const Coding& k, const OnePassPlan& plan, int tiles_of_floor,
+                     Shared& shared)
+      : r_(r), k_(k), plan_(plan), tiles_of_floor_(tiles_of_floor), shared_(shared) {}
+
+  /// The block's leaves, of all units.
+  __device__ void open() const {
+    if (threadIdx.x == 0) {
+      shared_.open();
+      shared_.walk = {blockIdx.x, gridDim.x, plan_.leaves};
+      shared_.is_unit_left = 0;
+    }
+  }
+
+  /// What the warp does for the leaves of the walk from leaf `begin` on.
+  __device__ void run(int warp, Round round, int begin) const {
+    if (warp < kCoders)
+      encode(warp, begin);
+    else if (warp == kHerald)
+      herald(round, begin);
+    else if (warp == kFinisher)
+      finish(round);
+    else if (warp == kLoader)
+      load(begin);
+    else if (r_.x.dtype == DType::f16)
+      measure<DType::f16>(warp - kFirstMeasurer, begin);
+    else
+      measure<DType::bf16>(warp - kFirstMeasurer, begin);
+  }
+
+  /// Once the walk is done: gives a unit that was left its exponents, and the block a walk through its
+  /// leaves, the first of which is number `begin` of the block's. False where there is none (more). next: the
+  /// leaf of the block to look at first; both are 0 before the first call. Of the block.
+  __device__ bool has_unit_again(int& next, int& begin) const {
+    __syncthreads();
+    if (shared_.is_unit_left == 0) return false;
+    const auto number_of = [&](int n) { return blockIdx.x + static_cast<std::uint32_t>(n) * gridDim.x; };
+    if (next == 0)
+      while (number_of(begin) < plan_.leaves) ++begin;
+    else
+      begin += plan_.leaves_of_unit;
+    for (; number_of(next) < plan_.leaves; ++next) {
+      const std::uint32_t number = number_of(next);
+      const Leaf first(plan_, r_.order, number);
+      if (first.begin != 0 || !lacks_norms(first.unit)) continue;
+      using Again = SquaresAgain<Shape, kOnePassThreads>;
+      Again::write_exponents(r_, plan_, first, number,
+                             *reinterpret_cast<typename Again::Space*>(shared_.lines));
+      if (threadIdx.x == 0) {
+        const auto leaves = static_cast<std::uint32_t>(static_cast<std::int32_t>(plan_.leaves_of_unit));
+        shared_.walk = {number - static_cast<std::uint32_t>(begin), 1, number + leaves};
+      }
+      ++next;
+      __syncthreads();
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  // --- Leaves into the ring
+
+  __device__ void load(int begin) const {
+    constexpr int kRowPieces = kDim / kChannels, kRowsAtOnce = kWarp / kRowPieces, kSteps = 16;
+    constexpr int kLinesAtOnce = kRowsAtOnce * Shape::kLanes;
+    constexpr int kUnderWay = 4;  // times kSteps of the warp's copies, 8 KB
+    const int row = lane() / kRowPieces, piece = lane() % kRowPieces;
+    const int line = row * Shape::kLanes + piece / 8;
+    const std::int64_t step = kRowsAtOnce * r_.x.stride[2];
+    for (int n = begin; has_leaf(n); ++n) {
+      const int slot = n % Shared::kSlots;
+      if (n >= Shared::kSlots) ptx::wait(at(shared_.empty[slot]), parity(n / Shared::kSlots - 1));
+      const Leaf leaf = this->leaf(n);
+      const std::uint16_t* from = static_cast<const std::uint16_t*>(r_.x.data) +
+                                  row_offset(r_.x, leaf.b, leaf.h, leaf.begin + row) + piece * kChannels;
+      std::uint32_t to = ptx::shared_address(shared_.lines[slot]) + row_place(line, piece % 8);
+      // note: the least instructions that a copy needs, for one warp has no time for more.
+      static_assert(kLinesAtOnce == 4 && kLeafRows % (kSteps * kRowsAtOnce) == 0);
+      for (int first = 0; first < leaf.length; first += kSteps * kRowsAtOnce) {
+        if (leaf.length == kLeafRows) {
+          const std::uint32_t odd = to ^ 64;  // row_place() of lines 4, 12, ...
+#pragma unroll
+          for (int i = 0; i < kSteps; ++i) {
+            ptx::copy_async((i % 2 == 0 ? to : odd) + i * kLinesAtOnce * 128, from);
+            from = further(from, step);
+          }
+        } else {
+#pragma unroll 1
+          for (int i = 0; i < kSteps; ++i) {
+            if (first + i * kRowsAtOnce + row < leaf.length)
+              ptx::copy_async((to ^ i * kLinesAtOnce % 8 * 16) + i * kLinesAtOnce * 128, from);
+            from = further(from, step);
+          }
+        }
+        to += kSteps * kLinesAtOnce * 128;
+        // 32 KB under way and no more: what blocks tell each other waits behind.
+        ptx::commit_copies();
+        ptx::wait_copies<kUnderWay - 1>();
+      }
+      ptx::arrive_with_copies(at(shared_.full[slot]));
+    }
+  }
+
+  // --- Sums of leaves
+
+  /// A lane has two channels, a warp a segment of all tokens.
+  template <DType kType>
+  __device__ void measure(int measurer, int begin) const {
+    for (int i = begin * Shape::kLanes + measurer; has_leaf(i / Shape::kLanes); i += kMeasurers) {
+      const int n = i / Shape::kLanes, segment = i % Shape::kLanes, slot = n % Shared::kSlots;
+      ptx::wait(at(shared_.full[slot]), parity(n / Shared::kSlots));
+      const SegmentColumns<Shape> columns{shared_.lines[slot][0], segment, leaf(n).length, lane()};
+      std::uint32_t* const to = Places::leaf(plan_, number(n)) + segment * Shape::kCount + 2 * lane();
+      if constexpr (kIsNorms) {
+        const PairSum pair = square_sum<kType>(columns);
+        tell(to, bits_of(pair.sum[0]), bits_of(pair.sum[1]));
+        tell(to + kDim, pair.range[0], pair.range[1]);
+      } else {
+        const PairSum pair = factored_sum<kType>(columns, plan_.mean_factor);
+        tell(to, bits_of(pair.sum[0]), bits_of(pair.sum[1]));
+      }
+      arrive(shared_.summed[slot]);
+    }
+  }
+
+  // --- Ends of trees
+
+  __device__ void finish(Round round) const {
+    if (round == Round::again) return;
+    constexpr std::uint32_t kPartsOfUnit = kDim / Ends::kParts;
+    for (std::uint32_t i = blockIdx.x; i < plan_.units * kPartsOfUnit; i += gridDim.x) {
+      const std::uint32_t unit = i / kPartsOfUnit;
+      const int part = static_cast<int>(i % kPartsOfUnit);
+      tell_end(Ends::of(plan_, unit, part, lane()), unit, part * Ends::kParts + lane() % 2 * 4);
+    }
+  }
+
+  // --- What rows are shifted or multiplied by
+
+  __device__ void herald(Round round, int begin) const {
+    constexpr int kOwn = kDim / kWarp;  // channels of a lane: lane, lane + 32, ...
+    std::uint32_t unit = ~0u, word[kOwn];
+    bool is_left = false;
+    for (int n = begin; has_leaf(n); ++n) {
+      const int place = n % Shared::kPlaces;
+      const Leaf leaf = this->leaf(n);
+      if (leaf.unit != unit) {
+        unit = leaf.unit;
+        if (round == Round::first)
+          is_left = !find_words(leaf, word);
+        else
+          read_words(leaf, word);
+      }
+      if (n >= Shared::kPlaces) ptx::wait(at(shared_.used[place]), parity(n / Shared::kPlaces - 1));
+      auto* const words = reinterpret_cast<std::uint32_t*>(shared_.words[place]);
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) {
+        const int channel = lane() + i * kWarp;
+        words[channel / Shape::kCount * (Shape::kCount + 4) + channel % Shape::kCount] = word[i];
+      }
+      if (kIsNorms && lane() == 0) shared_.is_left[place] = is_left;
+      arrive(shared_.ready[place]);
+    }
+  }
+
+  // --- Codes
+
+  __device__ void encode(int coder, int begin) const {
+    const int part = lane() % Shape::kLanes, row = lane() / Shape::kLanes;
+    for (int i = begin * Shared::kTiles + coder; has_leaf(i / Shared::kTiles); i += kCoders) {
+      const int n = i / Shared::kTiles, tile = i % Shared::kTiles;
+      uint4 stored[Shape::kCount / kChannels];
+      take_tile(n, tile, stored);
+      const int place = n % Shared::kPlaces;
+      ptx::wait(at(shared_.ready[place]), parity(n / Shared::kPlaces));
+      float v[Shape::kCount];
+      if (r_.x.dtype == DType::f16)
+        to_numbers<DType::f16>(stored, place, v);
+      else
+        to_numbers<DType::bf16>(stored, place, v);
+      if constexpr (!kIsNorms) rotate_segment<Shape>(v, part);
+
+      const Leaf leaf = this->leaf(n);
+      const std::int32_t token = leaf.begin + tile * Shape::kRows;
+      // note: what is left for the next round is not written now, for another block might write it before.
+      const int count = kIsNorms && shared_.is_left[place] ? 0 : leaf.length - tile * Shape::kRows;
+      std::uint32_t peak = largest_bits(v);
+#pragma unroll
+      for (int distance = 1; distance < Shape::kLanes; distance *= 2)
+        peak = max(peak, __shfl_xor_sync(kAllLanes, peak, distance));
+      const bool exists = row < count;
+      // A row with NaN or Inf is zeros: NaN is, and times 0 all others are.
+      const bool is_bad = peak >= kInfBits;
+      if (is_bad && exists && k_.non_finite) *k_.non_finite = 1;
+      if (is_bad || !exists) peak = 0;
+      float floor = 0;
+      if (kIsNorms && tiles_of_floor_ > 0) floor = floor_of_block(n, tile, peak);
+      const quant::Scale scale = k_.making.of(float_of(peak), floor);
+      if (part == 0 && exists)
+        static_cast<float*>(k_.scales.data)[row_offset(k_.scales, leaf.b, leaf.h, token + row)] = scale.scale;
+      auto* const to = static_cast<std::int8_t*>(k_.codes.data) + row_offset(k_.codes, leaf.b, leaf.h, token);
+      write_codes(v, is_bad ? 0.0f : scale.rscale, shared_.codes[coder], to, count);
+      arrive(shared_.used[place]);
+    }
+  }
+
+  template <class Of>
+  __device__ static std::uint32_t at(const Of& of) {
+    return ptx::shared_address(&of);
+  }
+  __device__ static int lane() { return RowSpace<Shape>::lane(); }
+  __device__ static std::uint32_t parity(int phase) { return static_cast<std::uint32_t>(phase) % 2; }
+  /// Of the warp, all lanes: each with what it has read or written itself.
+  __device__ static void arrive(const std::uint64_t& barrier) { ptx::arrive(at(barrier)); }
+
+  /// Rows further, `step` elements. note: so that the compiler adds, which it takes for more than
+  /// multiplying.
+  __device__ static const std::uint16_t* further(const std::uint16_t* from, std::int64_t step) {
+    asm volatile("add.s64 %0, %0, %1;" : "+l"(from) : "l"(step * 2));
+    return from;
+  }
+
+  /// The number of the block's leaf n among all.
+  __device__ std::uint32_t number(int n) const {
+    return shared_.walk.first + static_cast<std::uint32_t>(n) * shared_.walk.step;
+  }
+  __device__ bool has_leaf(int n) const { return number(n) < shared_.walk.end; }
+  __device__ Leaf leaf(int n) const { return Leaf(plan_, r_.order, number(n)); }
+
+  /// Of a mean itself. Of norms their orders and the exponents of amax, or why there are none.
+  __device__ void tell_end(const TreeEnd& end, std::uint32_t unit, int channel) const {
+    const int copy = lane() / 2;
+    static_assert(OnePassPlan::kCopies == kWarp / 2, "pairs of lanes have a copy each");
+    std::uint32_t* const to = Places::unit(plan_, unit, copy) + channel;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (kIsNorms) {
+        const SquareSum of = scaled_squares(end.sum[i], end.range[i]);
+        const bool is_zero = of.amax == 0;
+        tell(to + i, !of.is_good ? kNotFound
+                     : is_zero   ? kOfZeros
+                                 : as_unsigned(quant::norm_order(__fsqrt_rn(of.sum), of.amax)));
+        tell(to + kDim + i, bits_of(of.amax));
+      } else {
+        tell(to + i, bits_of(quant::mean_of_scaled(end.sum[i], plan_.mean_divisor)));
+      }
+    }
+  }
+
+  /// Whether norms of the unit were not found; of the block.
+  __device__ bool lacks_norms(std::uint32_t unit) const {
+    const int channel = static_cast<int>(threadIdx.x);
+    return __syncthreads_or(channel < kDim && look(Places::unit(plan_, unit, 0) + channel) == kNotFound) != 0;
+  }
+
+  /// The words of the leaf's unit, of channels lane, lane + 32, ..., as eight_numbers() wants them; by whom
+  /// its first leaf has they are written too. False where norms were not found: words are then none, and the
+  /// unit is left for the next round.
+  template <int kOwn>
+  __device__ bool find_words(const Leaf& leaf, std::uint32_t (&word)[kOwn]) const {
+    const std::uint32_t* const from =
+        Places::unit(plan_, leaf.unit, blockIdx.x % OnePassPlan::kCopies) + lane();
+    std::uint32_t amax[kOwn];
+    bool all;
+    do {
+      all = true;
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) {
+        word[i] = look(from + i * kWarp);
+        amax[i] = kIsNorms ? look(from + kDim + i * kWarp) : 0;
+      }
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) all &= is_told(word[i]) && is_told(amax[i]);
+    } while (!__all_sync(kAllLanes, all));
+    const bool writes = leaf.begin == 0;
+    if constexpr (kIsNorms) {
+      std::int32_t largest = as_signed(kOfZeros);
+      bool is_left = false;
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i)
+        largest = max(largest, as_signed(word[i])), is_left |= word[i] == kNotFound;
+      if (__any_sync(kAllLanes, is_left)) {
+        if (writes && lane() == 0) shared_.is_unit_left = 1;
+        return false;
+      }
+      largest = __reduce_max_sync(kAllLanes, largest);
+      std::int32_t* const exponents = this->exponents(leaf);
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) {
+        const std::int32_t exponent = quant::channel_exponent(as_signed(word[i]), largest, float_of(amax[i]));
+        if (writes) exponents[i * kWarp] = exponent;
+        word[i] = bits_of(power_of_two(-exponent));
+      }
+    } else {
+      float* const mean =
+          static_cast<float*>(r_.shift.data) + row_offset(r_.shift, leaf.b, leaf.h, 0) + lane();
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) {
+        if (writes) mean[i * kWarp] = float_of(word[i]);
+        word[i] ^= r_.sign[i] >> lane() << 31;
+      }
+    }
+    return true;
+  }
+  /// The same of a unit whose exponents the block has written.
+  template <int kOwn>
+  __device__ void read_words(const Leaf& leaf, std::uint32_t (&word)[kOwn]) const {
+    if constexpr (kIsNorms) {
+      const std::int32_t* const exponents = this->exponents(leaf);
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) word[i] = bits_of(power_of_two(-exponents[i * kWarp]));
+    }
+  }
+  __device__ std::int32_t* exponents(const Leaf& leaf) const {
+    return static_cast<std::int32_t*>(r_.exponent.data) + row_offset(r_.exponent, leaf.b, leaf.h, 0) + lane();
+  }
+
+  /// The lane's segment of a tile of leaf n. Room for another leaf is made at once.
+  __device__ void take_tile(int n, int tile, uint4 (&stored)[Shape::kCount / kChannels]) const {
+    const int slot = n % Shared::kSlots;
+    ptx::wait(at(shared_.summed[slot]), parity(n / Shared::kSlots));
+    const std::uint32_t lines = ptx::shared_address(shared_.lines[slot][tile * kWarp]);
+#pragma unroll
+    for (int i = 0; i < Shape::kCount / kChannels; ++i) stored[i] = load_shared(lines + row_place(lane(), i));
+    arrive(shared_.empty[slot]);
+  }
+  template <DType kType>
+  __device__ void to_numbers(const uint4 (&stored)[Shape::kCount / kChannels], int place,
+                             float (&v)[Shape::kCount]) const {
+    const int part = lane() % Shape::kLanes;
+    const float4* const words = shared_.words[place][part];
+#pragma unroll
+    for (int i = 0; i < Shape::kCount / kChannels; ++i)
+      eight_numbers<kWork, kType>(stored[i], shared_.flips[part * (Shape::kCount / kChannels) + i],
+                                  words + 2 * i, r_.norm, v + i * kChannels);
+  }
+  /// The floor of the scales of the tile's key block, once all of its tiles' peaks are there.
+  __device__ float floor_of_block(int n, int tile, std::uint32_t peak) const {
+    const int place = n % Shared::kPlaces, first = tile / tiles_of_floor_ * tiles_of_floor_;
+    peak = __reduce_max_sync(kAllLanes, peak);
+    if (lane() == 0) shared_.peaks[place][tile] = peak;
+    arrive(shared_.measured[place]);
+    ptx::wait(at(shared_.measured[place]), parity(n / Shared::kPlaces));
+    for (int i = 0; i < tiles_of_floor_; ++i) peak = max(peak, shared_.peaks[place][first + i]);
+    // A larger amax has no smaller scale, so the largest scale is that of the largest amax.
+    return quant::scale_floor(k_.making.of(float_of(peak), 0).scale, k_.making.block_floor.octaves);
+  }
+  /// The codes of a tile, whose first row's go `to`.
+  __device__ void write_codes(const float (&v)[Shape::kCount], float rscale, uint4 (&memory)[kWarp][4],
+                              std::int8_t* to, int count) const {
+    constexpr int kPieces = kDim / 16, kRowsAtOnce = kWarp / kPieces, kSteps = Shape::kRows / kRowsAtOnce;
+    auto* const space = reinterpret_cast<unsigned char*>(memory);
+#pragma unroll
+    for (int i = 0; i < Shape::kCount; i += 16)
+      *reinterpret_cast<uint4*>(space + code_place(lane(), i / 16)) = {
+          four_codes(v + i, rscale), four_codes(v + i + 4, rscale), four_codes(v + i + 8, rscale),
+          four_codes(v + i + 12, rscale)};
+    __syncwarp();
+    const int row = lane() / kPieces, piece = lane() % kPieces, line = row * Shape::kLanes + piece / 4;
+    __builtin_assume(__isGlobal(to));
+    to += row * k_.codes.stride[2] + piece * 16;
+    const std::int64_t step = kRowsAtOnce * k_.codes.stride[2];
+    uint4 codes[kSteps];
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i)
+      codes[i] = *reinterpret_cast<const uint4*>(
+          space + code_place(i * kRowsAtOnce * Shape::kLanes + line, piece % 4));
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+      if (i * kRowsAtOnce + row < count) *reinterpret_cast<uint4*>(to) = codes[i];
+      to += step;
+    }
+  }
+
+  const RowReading& r_;
+  const Coding& k_;
+  const OnePassPlan& plan_;
+  const int tiles_of_floor_;
+  Shared& shared_;
+};
+
+}  // namespace octet::cuda

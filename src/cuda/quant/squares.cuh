@@ -1,0 +1,64 @@
+// Sums of squares as they are, and whether they may stand for those of scaled numbers (quant/equalise.h).
+#pragma once
+#include <cstdint>
+
+#include "cuda/quant/rows.cuh"
+
+namespace octet::cuda {
+
+/// The range of zeros alone, in the form of Subtrees::range: the exponent field of the least number that is
+/// not 0 (Inf's where there is none), and 256 times the largest's.
+inline constexpr std::uint32_t kRangeOfZeros = kInfBits >> kF32MantissaBits;
+
+/// The smaller of the low bytes, the larger of the high ones.
+__device__ inline std::uint32_t joined_range(std::uint32_t a, std::uint32_t b) {
+  constexpr std::uint32_t kLow = 0xff;
+  return min(a & kLow, b & kLow) | max(a & ~kLow, b & ~kLow);
+}
+
+/// The ranges of two channels of 16-bit numbers as they are stored, two in a word.
+struct PairRange {
+  std::uint32_t below = 0x7fff7fffu;  // signed halves of sign bit | size, less 1: 0 is the largest number
+  std::uint32_t most = 0x80008000u;   // halves of sign bit | size
+
+  __device__ void see(std::uint32_t word) {
+    const std::uint32_t size = word | 0x80008000u;
+    most = __vmaxu2(most, size);
+    below = __vmins2(below, size - 0x00010001u);
+  }
+  /// Of channel 0 or 1.
+  template <DType kType>
+  __device__ std::uint32_t of(int channel) const {
+    const int shift = channel * 16;
+    const std::uint32_t least = (below >> shift & 0xffffu) + 1, largest = most >> shift;
+    const std::uint32_t low = least == 0x8000u ? kRangeOfZeros : field<kType>(least);
+    return low | field<kType>(largest) << 8;
+  }
+
+ private:
+  template <DType kType>
+  __device__ static std::uint32_t field(std::uint32_t code) {
+    const std::uint32_t size = code & 0x7fffu;
+    return (kType == DType::bf16 ? size << 16 : bits_of(number_of_f16(size))) >> kF32MantissaBits;
+  }
+};
+
+/// A channel's sum of scaled squares, and a number with its amax's exponent, which is what counts of that.
+struct SquareSum {
+  float sum = 0, amax = 0;
+  bool is_good = true;
+};
+
+/// From the sum of squares as they are. Good where they and those that are scaled are normal numbers, so that
+/// the two sums are the same but for 2^2k.
+__device__ inline SquareSum scaled_squares(float plain, std::uint32_t range) {
+  constexpr int kSmallestSquared = -63, kLargestSquared = 63;  // exponents whose squares are normal numbers
+  const int bottom = static_cast<int>(range & 0xff) - kF32Bias, k = static_cast<int>(range >> 8) - kF32Bias;
+  SquareSum of{plain, 0, is_finite(plain)};  // note: NaN among zeros has no largest number, but a sum
+  if (!of.is_good || range == kRangeOfZeros) return of;
+  of.is_good = k <= kLargestSquared && bottom >= kSmallestSquared && bottom - k >= kSmallestSquared;
+  if (of.is_good) of.sum = plain * power_of_two(-2 * k), of.amax = power_of_two(k);
+  return of;
+}
+
+}  // namespace octet::cuda

@@ -1,0 +1,124 @@
+// The exponents of a unit (a sequence of a head) whose plain squares are no normal numbers, or which has NaN
+// or Inf: from two more passes over its rows, by a block of threads that is alone with it, for this is rare.
+#pragma once
+#include <cstdint>
+
+#include "cuda/quant/launch.cuh"
+#include "cuda/quant/one_pass_ring.cuh"
+#include "cuda/quant/one_pass_words.cuh"
+#include "quant/channel_exponent.h"
+
+namespace octet::cuda {
+
+/// A thread has eight channels of a row, and those of every so many leaves.
+template <class Shape, int kBlockThreads>
+class SquaresAgain {
+ public:
+  using Places = WordPlaces<2, Shape::kDim>;
+  using Ends = TreeEnds<Places>;
+  struct Space {
+    std::uint32_t largest[Shape::kDim];
+    std::int32_t orders[Shape::kDim];
+  };
+
+  /// unit: the first leaf's place and its number. What was told of the unit's leaves, which nobody asks for
+  /// any more, becomes the sums of scaled squares. Of the block, before and after a barrier.
+  __device__ static void write_exponents(const RowReading& r, const OnePassPlan& plan, const Leaf& first,
+                                         std::uint32_t number, Space& space) {
+    const int thread = static_cast<int>(threadIdx.x), channel = thread % kRowThreads * kChannels;
+    if (thread < Shape::kDim) space.largest[thread] = 0;
+    __syncthreads();
+    const auto* const rows =
+        static_cast<const std::uint16_t*>(r.x.data) + row_offset(r.x, first.b, first.h, 0);
+    std::uint32_t most[kChannels] = {};
+    for_leaves(
+        r, plan, rows, [] {},
+        [&](const float(&v)[kChannels]) {
+#pragma unroll
+          for (int i = 0; i < kChannels; ++i) most[i] = max(most[i], size_bits(v[i]));
+        },
+        [](int) {});
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) atomicMax(space.largest + channel + i, most[i]);
+    __syncthreads();
+
+    float factor[kChannels], sum[kChannels];
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i)
+      factor[i] = quant::square_factor(float_of(space.largest[channel + i]));
+    for_leaves(
+        r, plan, rows,
+        [&] {
+#pragma unroll
+          for (int i = 0; i < kChannels; ++i) sum[i] = -0.0f;  // -0 + x is x for every x
+        },
+        [&](const float(&v)[kChannels]) {
+#pragma unroll
+          for (int i = 0; i < kChannels; ++i) {
+            const float y = v[i] * factor[i];
+            sum[i] = sum[i] + y * y;
+          }
+        },
+        [&](int leaf) {
+          std::uint32_t* const to = Places::leaf(plan, number + static_cast<std::uint32_t>(leaf)) + channel;
+#pragma unroll
+          for (int i = 0; i < kChannels; ++i) tell(to + i, bits_of(sum[i]));
+        });
+    __syncthreads();
+
+    const int part = thread / kWarp, lane = thread % kWarp;
+    if (part < Shape::kDim / Ends::kParts) {
+      const TreeEnd end = Ends::of(plan, first.unit, part, lane);
+      const int of_end = part * Ends::kParts + lane * 4;
+      if (lane < 2)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float amax = float_of(space.largest[of_end + i]);
+          space.orders[of_end + i] =
+              amax > 0 ? quant::norm_order(__fsqrt_rn(end.sum[i]), amax) : as_signed(kOfZeros);
+        }
+    }
+    __syncthreads();
+    if (thread < Shape::kDim) {
+      std::int32_t largest = as_signed(kOfZeros);
+      for (const std::int32_t order : space.orders) largest = max(largest, order);
+      static_cast<std::int32_t*>(r.exponent.data)[row_offset(r.exponent, first.b, first.h, 0) + thread] =
+          quant::channel_exponent(space.orders[thread], largest, float_of(space.largest[thread]));
+    }
+  }
+
+ private:
+  static constexpr int kRowThreads = Shape::kDim / kChannels, kLeavesAtOnce = kBlockThreads / kRowThreads;
+  static_assert(kBlockThreads / kWarp >= Shape::kDim / Ends::kParts, "a warp a part of a tree's end");
+
+  /// begin(), row(v) with each row of a leaf and with zeros after them, end(leaf), for the thread's leaves.
+  /// Rows with NaN or Inf are zeros.
+  template <class Begin, class Row, class End>
+  __device__ static void for_leaves(const RowReading& r, const OnePassPlan& plan, const std::uint16_t* rows,
+                                    const Begin& begin, const Row& row, const End& end) {
+    const int own = static_cast<int>(threadIdx.x) / kRowThreads,
+              channel = static_cast<int>(threadIdx.x) % kRowThreads * kChannels;
+    const int leaves = plan.leaves_of_unit;
+    for (int first = 0; first < leaves; first += kLeavesAtOnce) {
+      const int leaf = first + own, length = min(kLeafRows, plan.tokens - leaf * kLeafRows);
+      begin();
+#pragma unroll 4
+      for (int i = 0; i < kLeafRows; ++i) {  // of all threads, for lanes look at each other's numbers
+        Raw<std::uint16_t> raw{};
+        if (i < length)
+          raw.v[0] = __ldg(reinterpret_cast<const uint4*>(
+              rows + (std::int64_t{leaf} * kLeafRows + i) * r.x.stride[2] + channel));
+        float v[kChannels];
+        to_floats(raw, r.x.dtype, v);
+        if (largest_of_row(largest_bits(v), kRowThreads) >= kInfBits) {
+#pragma unroll
+          for (float& x : v) x = 0;
+        }
+        row(v);
+      }
+      if (length > 0) end(leaf);
+    }
+  }
+};
+
+}  // namespace octet::cuda
