@@ -25,6 +25,7 @@
 #include "cuda/mma/shared_plan.cuh"
 #include "cuda/mma/tile.h"
 #include "cuda/ptx/grid.cuh"
+#include "cuda/tile/kept.cuh"
 #include "cuda/tile/threads.cuh"
 
 namespace octet::cuda::mma {
@@ -84,18 +85,21 @@ class Attention {
                                                  reinterpret_cast<const std::byte*>(&shared_));
   }
 
-  static __device__ __forceinline__ int buffer(const KeyBlock& block) {
-    return kTwoBuffers ? block.number & 1 : 0;
-  }
-
   /// Where K and V of a key block lie, in shared memory.
   __device__ __forceinline__ std::uint32_t address_of_k(const KeyBlock& block) const {
-    return address(shared_.tiles.k[0]) +
-           buffer(block) * static_cast<std::uint32_t>(sizeof(shared_.tiles.k[0]));
+    return buffer(address(shared_.tiles.k[0]), sizeof(shared_.tiles.k[0]), block);
   }
   __device__ __forceinline__ std::uint32_t address_of_v(const KeyBlock& block) const {
-    return address(shared_.tiles.v[0]) +
-           buffer(block) * static_cast<std::uint32_t>(sizeof(shared_.tiles.v[0]));
+    return buffer(address(shared_.tiles.v[0]), sizeof(shared_.tiles.v[0]), block);
+  }
+  /// first: the first buffer's address. note: of one buffer it is always the same, of which the compiler is
+  /// not told: registers would keep all that is made of it for the steps of the products, up to twelve words.
+  static __device__ __forceinline__ std::uint32_t buffer(std::uint32_t first, std::uint32_t bytes,
+                                                         const KeyBlock& block) {
+    if constexpr (kTwoBuffers)
+      return first + static_cast<std::uint32_t>(block.number & 1) * bytes;
+    else
+      return tile::kept(first);
   }
 
   /// Where the rows of K lie: packed, or as they were given.
@@ -299,31 +303,45 @@ class Attention {
         ptx::commit_copies();
       }
       const bool sees = own.some.has(block.number);
-      typename S::Acc acc[kTiles][4];
-      if (sees)
+      const auto multiply = [&](auto& acc) {
         multiply_qk<S::kQk, Tiles::kQkRow>(acc,
                                            address(shared_.tiles.q) + first_row_of_warp() * Tiles::kQkRow,
                                            q_rows_, address_of_k(block), k_columns_, start_of_sums<S>());
-      if constexpr (!kTwoBuffers) {
+      };
+      const auto weigh = [&](auto& acc, PWords<S, kTiles>& p) {
+        weigh_block<Masses::of_quad, kTile.keys>(acc, p, rows, scheme_, call_,
+                                                 shared_.tiles.keys[block.number & 1],
+                                                 block_constants<S>(call_, block), block, visibility, bias,
+                                                 tile::opaque(own.whole.has(block.number)));
+      };
+      if constexpr (kTwoBuffers) {
+        if (sees) {
+          typename S::Acc acc[kTiles][4];
+          PWords<S, kTiles> p;
+          multiply(acc);
+          weigh(acc, p);
+          fold_values(rows, outputs, p, block);
+        }
+      } else {
+        // note: zeros where the warp sees nothing. Left as they are, they would take registers all through
+        // the loop, for the compiler does not know that who skips one branch skips the others too.
+        typename S::Acc acc[kTiles][4];
+        PWords<S, kTiles> p{};
+        if (sees)
+          multiply(acc);
+        else
+          set_all(acc, typename S::Acc{});
         __syncthreads();  // nobody reads K any more
         if (i + 1 < end_block) {
           const KeyBlock next = blocks.at(i + 1);
           load_k(k_rows, next, k_rows.first + next.number * k_rows.block_bytes);
         }
         ptx::commit_copies();
-      }
-      PWords<S, kTiles> p;
-      if (sees) {
-        weigh_block<Masses::of_quad, kTile.keys>(acc, p, rows, scheme_, call_,
-                                                 shared_.tiles.keys[block.number & 1],
-                                                 block_constants<S>(call_, block), block, visibility, bias,
-                                                 tile::opaque(own.whole.has(block.number)));
-      }
-      if constexpr (!kTwoBuffers) {
+        if (sees) weigh(acc, p);
         ptx::wait_copies<1>();
         __syncthreads();  // V is there
+        if (sees) fold_values(rows, outputs, p, block);
       }
-      if (sees) fold_values(rows, outputs, p, block);
       if constexpr (kParts > 1) {
         if (i + kParts < end_block) [[unlikely]] {
           __syncthreads();  // nobody reads the buffers any more

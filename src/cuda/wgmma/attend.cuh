@@ -305,7 +305,7 @@ class Attention {
       const bool sees = by_warpgroup.some.has(i);
       Barriers(&sets)[kSets] = shared_.barriers[at.stage];
       ptx::wait(address(&sets[0].is_full), at.parity);
-      PWords<S, kTiles> p;
+      PWords<S, kTiles> p{};  // note: left as it is, registers keep it through the loop, as in mma/attend.cuh
       const std::uint32_t buffer = at.stage * kOfBuffer;
       if (sees) {
         typename S::Acc acc[kTiles][4];
