@@ -45,6 +45,7 @@ EDGES_OF_QFLASH = {
     "end_rows": (EVERYTHING, "the published kernel's quotient, as in QFlashScheme::finish"),
     "Attention": (EVERYTHING, "constants of a call, as in QFlashScheme::prepare"),
     "Attention::attend_rows": (OWN_LINES, "the beginning of that quotient, at the barrier before the ends"),
+    "DeviceTensor::along": (OWN_LINES, "constants of a call too, among the addresses of operands"),
 }
 
 # The opcodes of sm_80 to sm_120 (CUDA binary utilities, instruction set reference). One that is in neither list fails: someone must say what it is.
