@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 
+#include "cuda/ptx/shared.cuh"
 #include "cuda/quant/one_pass_ring.cuh"
 #include "cuda/quant/squares.cuh"
 
@@ -20,21 +21,15 @@ struct SegmentColumns {
     constexpr int kAtOnce = 32;
     const std::uint32_t from = ptx::shared_address(lines) + row_place(segment, lane / 4) + lane % 4 * 4;
     const auto word = [&](int row) {  // row_place(), most of which is found once
-      std::uint32_t number;
-      asm volatile("ld.shared.u32 %0, [%1];"
-                   : "=r"(number)
-                   : "r"((from ^ row * Shape::kLanes % 8 * 16) + row * Shape::kLanes * 128));
-      return number;
+      return ptx::load_shared_word((from ^ row * Shape::kLanes % 8 * 16) + row * Shape::kLanes * 128);
     };
     int row = 0;
     for (; row + kAtOnce <= length; row += kAtOnce) {
       std::uint32_t some[kAtOnce];
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        asm volatile("ld.shared.u32 %0, [%1];"
-                     : "=r"(some[i])
-                     : "r"((from ^ i * Shape::kLanes % 8 * 16) + (row + i) * Shape::kLanes * 128));
-      }
+      for (int i = 0; i < kAtOnce; ++i)  // row is a multiple of 32, which turns no places around
+        some[i] =
+            ptx::load_shared_word((from ^ i * Shape::kLanes % 8 * 16) + (row + i) * Shape::kLanes * 128);
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) body(some[i]);
     }

@@ -72,13 +72,4 @@ __device__ inline int code_place(int line, int piece) {
   return line / 2 * 128 + ((piece ^ line / 2 % 4) + line % 2 * 4) * 16;
 }
 
-__device__ inline uint4 load_shared(std::uint32_t at) {
-  uint4 v;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "r"(at)
-               : "memory");
-  return v;
-}
-
 }  // namespace octet::cuda

@@ -13,6 +13,8 @@
 
 #include "cuda/ptx/cp_async.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/relaxed.cuh"
+#include "cuda/ptx/shared.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/leaf_sums.cuh"
 #include "cuda/quant/one_pass_ring.cuh"
@@ -156,11 +158,11 @@ class OnePass {
       std::uint32_t* const to = Places::leaf(plan_, number(n)) + segment * Shape::kCount + 2 * lane();
       if constexpr (kIsNorms) {
         const PairSum pair = square_sum<kType>(columns);
-        tell(to, bits_of(pair.sum[0]), bits_of(pair.sum[1]));
-        tell(to + kDim, pair.range[0], pair.range[1]);
+        ptx::tell(to, bits_of(pair.sum[0]), bits_of(pair.sum[1]));
+        ptx::tell(to + kDim, pair.range[0], pair.range[1]);
       } else {
         const PairSum pair = factored_sum<kType>(columns, plan_.mean_factor);
-        tell(to, bits_of(pair.sum[0]), bits_of(pair.sum[1]));
+        ptx::tell(to, bits_of(pair.sum[0]), bits_of(pair.sum[1]));
       }
       arrive(shared_.summed[slot]);
     }
@@ -280,12 +282,12 @@ class OnePass {
       if constexpr (kIsNorms) {
         const SquareSum of = scaled_squares(end.sum[i], end.range[i]);
         const bool is_zero = of.amax == 0;
-        tell(to + i, !of.is_good ? kNotFound
-                     : is_zero   ? kOfZeros
-                                 : as_unsigned(quant::norm_order(__fsqrt_rn(of.sum), of.amax)));
-        tell(to + kDim + i, bits_of(of.amax));
+        ptx::tell(to + i, !of.is_good ? kNotFound
+                          : is_zero   ? kOfZeros
+                                      : as_unsigned(quant::norm_order(__fsqrt_rn(of.sum), of.amax)));
+        ptx::tell(to + kDim + i, bits_of(of.amax));
       } else {
-        tell(to + i, bits_of(quant::mean_of_scaled(end.sum[i], plan_.mean_divisor)));
+        ptx::tell(to + i, bits_of(quant::mean_of_scaled(end.sum[i], plan_.mean_divisor)));
       }
     }
   }
@@ -293,7 +295,8 @@ class OnePass {
   /// Whether norms of the unit were not found; of the block.
   __device__ bool lacks_norms(std::uint32_t unit) const {
     const int channel = static_cast<int>(threadIdx.x);
-    return __syncthreads_or(channel < kDim && look(Places::unit(plan_, unit, 0) + channel) == kNotFound) != 0;
+    return __syncthreads_or(channel < kDim &&
+                            ptx::look(Places::unit(plan_, unit, 0) + channel) == kNotFound) != 0;
   }
 
   /// The words of the leaf's unit, of channels lane, lane + 32, ..., as eight_numbers() wants them; by whom
@@ -309,8 +312,8 @@ class OnePass {
       all = true;
 #pragma unroll
       for (int i = 0; i < kOwn; ++i) {
-        word[i] = look(from + i * kWarp);
-        amax[i] = kIsNorms ? look(from + kDim + i * kWarp) : 0;
+        word[i] = ptx::look(from + i * kWarp);
+        amax[i] = kIsNorms ? ptx::look(from + kDim + i * kWarp) : 0;
       }
 #pragma unroll
       for (int i = 0; i < kOwn; ++i) all &= is_told(word[i]) && is_told(amax[i]);
@@ -364,7 +367,8 @@ class OnePass {
     ptx::wait(at(shared_.summed[slot]), parity(n / Shared::kSlots));
     const std::uint32_t lines = ptx::shared_address(shared_.lines[slot][tile * kWarp]);
 #pragma unroll
-    for (int i = 0; i < Shape::kCount / kChannels; ++i) stored[i] = load_shared(lines + row_place(lane(), i));
+    for (int i = 0; i < Shape::kCount / kChannels; ++i)
+      stored[i] = ptx::load_shared_16_bytes(lines + row_place(lane(), i));
     arrive(shared_.empty[slot]);
   }
   template <DType kType>

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/divider.h"
+#include "cuda/ptx/relaxed.cuh"
 #include "cuda/quant/one_pass.cuh"
 #include "cuda/quant/squares.cuh"
 #include "cuda/quant/tree_sum.cuh"
@@ -23,26 +24,6 @@ inline constexpr std::uint32_t kNotFound = 0x7ffffffeu;  ///< its squares are no
 __device__ inline bool is_told(std::uint32_t word) { return word != kUntold; }
 __device__ inline bool is_told(const uint4& v) {
   return is_told(v.x) && is_told(v.y) && is_told(v.z) && is_told(v.w);
-}
-
-__device__ inline std::uint32_t look(const std::uint32_t* at) {
-  std::uint32_t word;
-  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(at) : "memory");
-  return word;
-}
-__device__ inline uint4 look_at_four(const std::uint32_t* at) {
-  uint4 v;
-  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(at)
-               : "memory");
-  return v;
-}
-__device__ inline void tell(std::uint32_t* at, std::uint32_t word) {
-  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(at), "r"(word) : "memory");
-}
-__device__ inline void tell(std::uint32_t* at, std::uint32_t first, std::uint32_t second) {
-  asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(at), "r"(first), "r"(second) : "memory");
 }
 
 /// The leaves of a dense tensor, unit after unit, and their words.
@@ -159,16 +140,16 @@ class TreeEnds {
       // and their looks at all words would take as much of the cache's time as the rows do.
       constexpr int kNap = 100;  // ns
       const std::uint32_t* last = from + max(own - 1, 0) * Places::kOfPlace;
-      while (!__all_sync(kAllLanes, own == 0 || is_told(look_at_four(last)))) __nanosleep(kNap);
+      while (!__all_sync(kAllLanes, own == 0 || is_told(ptx::look_at_four(last)))) __nanosleep(kNap);
       bool all;
       do {
         all = true;
 #pragma unroll
         for (int i = 0; i < kOwn; ++i) {
           const std::uint32_t* at = from + min(i, own - 1) * Places::kOfPlace;
-          sums[i] = own > 0 ? look_at_four(at) : uint4{};
+          sums[i] = own > 0 ? ptx::look_at_four(at) : uint4{};
           if (kStatistics > 1)
-            ranges[i] = own > 0 ? look_at_four(at + Places::kChannelsOfUnit)
+            ranges[i] = own > 0 ? ptx::look_at_four(at + Places::kChannelsOfUnit)
                                 : uint4{kRangeOfZeros, kRangeOfZeros, kRangeOfZeros, kRangeOfZeros};
         }
 #pragma unroll

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 
+#include "cuda/ptx/relaxed.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/one_pass_ring.cuh"
 #include "cuda/quant/one_pass_words.cuh"
@@ -62,7 +63,7 @@ class SquaresAgain {
         [&](int leaf) {
           std::uint32_t* const to = Places::leaf(plan, number + static_cast<std::uint32_t>(leaf)) + channel;
 #pragma unroll
-          for (int i = 0; i < kChannels; ++i) tell(to + i, bits_of(sum[i]));
+          for (int i = 0; i < kChannels; ++i) ptx::tell(to + i, bits_of(sum[i]));
         });
     __syncthreads();
 

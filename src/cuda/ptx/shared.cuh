@@ -1,0 +1,24 @@
+// Loads from shared memory, at addresses in its own space: where these are words that are computed, the
+// compiler does not find out what space they are in.
+#pragma once
+#include <cstdint>
+
+namespace octet::cuda::ptx {
+
+/// at: a multiple of 4, of what nothing writes meanwhile.
+__device__ __forceinline__ std::uint32_t load_shared_word(std::uint32_t at) {
+  std::uint32_t word;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(at));
+  return word;
+}
+/// at: a multiple of 16.
+__device__ __forceinline__ uint4 load_shared_16_bytes(std::uint32_t at) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(at)
+               : "memory");
+  return v;
+}
+
+}  // namespace octet::cuda::ptx
