@@ -70,7 +70,8 @@ __global__ __launch_bounds__(kThreads) void measure_rows(const __grid_constant__
       float v[kChannels];
       to_floats(raw[u], r.x.dtype, v);
       transform(r, lane, steps, factors.of, v);
-      const std::uint32_t peak = confined(r, largest_of_row(largest_bits(v), r.lanes()), v, nullptr);
+      const std::uint32_t peak =
+          confined(r, largest_of_row(largest_bits(v), r.lanes()), r.lanes(), v, nullptr);
       if (p.exists) {
         const std::int64_t slot =
             amax.groups.slot(r.order.sequences, static_cast<std::int32_t>(r.x.shape[1]), p);
@@ -244,7 +245,7 @@ __global__ __launch_bounds__(kThreads, 2) void encode_rows(const __grid_constant
       const std::uint32_t peak =
           k.scale_of == ScaleOf::nothing
               ? 0
-              : confined(r, largest_of_row(largest_bits(v), r.lanes()), v, k.non_finite);
+              : confined(r, largest_of_row(largest_bits(v), r.lanes()), r.lanes(), v, k.non_finite);
       if (!exists) continue;
       most = max(most, peak);
       if (looks) continue;

@@ -5,8 +5,8 @@
 #include "cuda/ptx/grid.cuh"
 #include "cuda/quant/encode_tiles.cuh"
 #include "cuda/quant/launch.cuh"
+#include "cuda/quant/write_codes.cuh"
 #include "cuda/runtime/launch.cuh"
-#include "quant/codes.h"
 
 namespace octet::cuda {
 namespace {
@@ -78,22 +78,15 @@ __device__ void rotate(float (&v)[Shape::kCount], int lane) {
   if constexpr (Shape::kVectors > 2) stage<Shape::kCount, 2 * kChannels>(v);
 }
 
-__device__ std::uint32_t four_bytes(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
-  constexpr std::uint32_t kLowBytes = 0x0040, kLowHalves = 0x5410;
-  return __byte_perm(__byte_perm(a, b, kLowBytes), __byte_perm(c, d, kLowBytes), kLowHalves);
-}
-
 /// The codes of a thread's channels of a row; no code is beyond +-127.
 template <class Shape>
 __device__ void write_row(const float (&v)[Shape::kCount], float rscale, std::int8_t* to) {
 #pragma unroll
   for (int j = 0; j < Shape::kVectors; ++j) {
-    std::uint32_t code[kChannels];
+    float at[kChannels];
 #pragma unroll
-    for (int i = 0; i < kChannels; ++i)
-      code[i] = bits_of(v[j * kChannels + i] * rscale + quant::kRoundToInteger);
-    *reinterpret_cast<uint2*>(to + j * Shape::kLanes * kChannels) = {
-        four_bytes(code[0], code[1], code[2], code[3]), four_bytes(code[4], code[5], code[6], code[7])};
+    for (int i = 0; i < kChannels; ++i) at[i] = v[j * kChannels + i] * rscale;
+    *reinterpret_cast<uint2*>(to + j * Shape::kLanes * kChannels) = codes_in_words(at);
   }
 }
 
@@ -203,7 +196,7 @@ __global__ __launch_bounds__(kThreads,
 #pragma unroll
       for (int distance = 1; distance < Shape::kLanes; distance *= 2)
         peak = max(peak, __shfl_xor_sync(kAllLanes, peak, distance));
-      peak = confined(r, exists ? peak : 0, v, k.non_finite);
+      peak = confined(r, exists ? peak : 0, r.lanes(), v, k.non_finite);
       if (k.tile != Tile::none) most = max(most, peak);
       if (only_looks || !exists) continue;
       write_row<Shape>(v, common.rscale, common.codes + t * k.codes.stride[2] + channel);

@@ -225,8 +225,23 @@ __device__ void to_floats(const RawRow<Stored, kVectors>& raw, DType dtype,
   }
 }
 
-/// (x - shift) rotated, times 2^-exponent; of the warp. v: x. factor: of each channel, in memory, where rows
-/// are rotated.
+/// Signs and the butterfly, where rows are rotated; of the warp. factor: of each channel, in memory.
+template <int kVectors>
+__device__ void rotate(const RowReading& r, const Lane& lane, const float* factor,
+                       float (&v)[kChannels * kVectors]) {
+  if (r.hadamard == 0) return;
+#pragma unroll
+  for (int j = 0; j < kVectors; ++j) {
+    const auto* of_vector = reinterpret_cast<const float4*>(factor + lane.first + j * lane.step);
+    const float4 low = of_vector[0], high = of_vector[1];
+    float* at = v + j * kChannels;
+    at[0] = at[0] * low.x, at[1] = at[1] * low.y, at[2] = at[2] * low.z, at[3] = at[3] * low.w;
+    at[4] = at[4] * high.x, at[5] = at[5] * high.y, at[6] = at[6] * high.z, at[7] = at[7] * high.w;
+  }
+  butterfly<kVectors>(r, lane, v);
+}
+
+/// (x - shift) rotated, times 2^-exponent; of the warp. v: x. factor: as rotate() takes it.
 template <int kVectors>
 __device__ void transform(const RowReading& r, const Lane& lane, const Steps<kVectors>& steps,
                           const float* factor, float (&v)[kChannels * kVectors]) {
@@ -235,17 +250,7 @@ __device__ void transform(const RowReading& r, const Lane& lane, const Steps<kVe
 #pragma unroll
     for (int i = 0; i < kCount; ++i) v[i] = v[i] - steps.own[i];
   }
-  if (r.hadamard > 0) {
-#pragma unroll
-    for (int j = 0; j < kVectors; ++j) {
-      const auto* of_vector = reinterpret_cast<const float4*>(factor + lane.first + j * lane.step);
-      const float4 low = of_vector[0], high = of_vector[1];
-      float* at = v + j * kChannels;
-      at[0] = at[0] * low.x, at[1] = at[1] * low.y, at[2] = at[2] * low.z, at[3] = at[3] * low.w;
-      at[4] = at[4] * high.x, at[5] = at[5] * high.y, at[6] = at[6] * high.z, at[7] = at[7] * high.w;
-    }
-    butterfly<kVectors>(r, lane, v);
-  }
+  rotate<kVectors>(r, lane, factor, v);
   if (r.exponent.data) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) v[i] = v[i] * steps.equaliser(r, lane, i);
@@ -259,10 +264,14 @@ struct Factors {
   float of[kMost];
 
   __device__ void fill(const RowReading& r) {
-    if (r.hadamard > 0)
-      for (int c = static_cast<int>(threadIdx.x); c < kMost; c += static_cast<int>(blockDim.x))
-        of[c] = c < r.channels ? r.factor(c) : 0.0f;
+    put(r, kMost);
     __syncthreads();
+  }
+  /// The same of the first `width`, which are there after the block's next barrier.
+  __device__ void put(const RowReading& r, int width) {
+    if (r.hadamard == 0) return;
+    for (int c = static_cast<int>(threadIdx.x); c < width; c += static_cast<int>(blockDim.x))
+      of[c] = c < r.channels ? r.factor(c) : 0.0f;
   }
 };
 
@@ -289,9 +298,9 @@ __device__ inline std::uint32_t finite_bits(float x) {
 }
 
 /// Does with NaN and Inf what the format wants, and returns the largest finite |v| of the row as bits, whose
-/// peak with NaN and Inf is `peak`; of the warp.
+/// peak with NaN and Inf is `peak`; of the warp. lanes: that have the row.
 template <int kCount>
-__device__ std::uint32_t confined(const RowReading& r, std::uint32_t peak, float (&v)[kCount],
+__device__ std::uint32_t confined(const RowReading& r, std::uint32_t peak, int lanes, float (&v)[kCount],
                                   std::uint32_t* non_finite) {
   if (__all_sync(kAllLanes, peak < kInfBits)) return peak;
   if (r.confine == Confine::row) {
@@ -307,7 +316,7 @@ __device__ std::uint32_t confined(const RowReading& r, std::uint32_t peak, float
     most = max(most, finite_bits(v[i]));
     if (r.confine == Confine::infinity && !is_finite(v[i])) v[i] = float_of(kF32QuietNan);
   }
-  return largest_of_row(most, r.lanes());
+  return largest_of_row(most, lanes);
 }
 
 }  // namespace octet::cuda

@@ -23,9 +23,19 @@ namespace octet::cuda {
 namespace {
 
 constexpr int kLeaf = static_cast<int>(quant::TreeSum::kLeafTokens);
-constexpr int kShortThreads = 512;
 constexpr int kMostBytes = 64 * 1024;  ///< of shared memory: three blocks a processor
 constexpr int kAtOnce = 16;            ///< rows whose elements a thread that sums has on their way
+
+/// Vectors of a row that a thread turns into codes.
+enum class VectorsLog2 : std::int32_t {
+  of_few = 0,   ///< sequences are few, and one warp's instructions one after the other count
+  of_many = 1,  ///< all warps' together: what a row takes by itself is shared by fewer threads
+  of_most = 2,  ///< still more so: the card takes them in many waves
+};
+/// Threads of a block at most, and so large blocks of a processor: 72 registers a thread, which hold two
+/// vectors, and 96.
+constexpr int most_threads(VectorsLog2 vectors) { return vectors == VectorsLog2::of_most ? 128 : 448; }
+constexpr int least_blocks(VectorsLog2 vectors) { return vectors == VectorsLog2::of_most ? 5 : 2; }
 
 struct ShortOperands {
   ShortOperand of[kMostTogether];
@@ -60,13 +70,20 @@ OCTET_HD int group_words(const Coding& k) {
   return has_groups(k) ? static_cast<int>(k.groups.per_head) * k.channel_groups : 0;
 }
 
-template <DType kType, int kLanesLog2>
+/// kRowVectorsLog2: of the vectors of a row.
+template <DType kType, int kRowVectorsLog2, VectorsLog2 kVectorsLog2>
 class ShortSequence {
+  static constexpr int kLanesLog2 = kRowVectorsLog2 - static_cast<int>(kVectorsLog2);
+  static constexpr int kVectors = 1 << static_cast<int>(kVectorsLog2);
+
  public:
+  static constexpr int kWidth = kChannels << kRowVectorsLog2;
+
   __device__ ShortSequence(const ShortOperand& x, std::uint32_t* memory)
       : r_(x.rows),
         k_(x.coding),
         lane_(kLanesLog2),
+        wide_(kRowVectorsLog2),
         tokens_(static_cast<int>(x.rows.x.shape[2])),
         plan_(tokens_, kWidth, group_words(x.coding)),
         memory_(memory) {
@@ -91,10 +108,6 @@ class ShortSequence {
     stage(all ? 0 : look_begin, all ? tokens_ : look_end, groups);
     if (r_.shift.data) find_mean();
     if (r_.exponent.data) find_exponents();
-    if (all) {
-#pragma unroll
-      for (int i = 0; i < kChannels; ++i) steps_.own[i] = words()[lane_.first + i];
-    }
     if (looks) {
       find_peaks(look_begin, look_end, factor);
       find_scales(groups, group_tokens);
@@ -103,7 +116,8 @@ class ShortSequence {
   }
 
  private:
-  static constexpr int kLanes = 1 << kLanesLog2, kWidth = kChannels * kLanes;
+  static constexpr int kLanes = 1 << kLanesLog2, kRowVectors = kLanes * kVectors;
+  static constexpr int kCount = kChannels * kVectors;
 
   __device__ const std::uint16_t* halves() { return reinterpret_cast<std::uint16_t*>(memory_); }
   __device__ float* words() { return reinterpret_cast<float*>(memory_ + plan_.words); }
@@ -113,6 +127,15 @@ class ShortSequence {
   __device__ float* rscales() { return reinterpret_cast<float*>(memory_ + plan_.rscales); }
   __device__ uint4* vectors() { return reinterpret_cast<uint4*>(memory_); }
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
+  __device__ static int threads() { return static_cast<int>(blockDim.x); }
+  /// Vector number `vector` of a row among the vectors of all: places are exchanged so that eight threads
+  /// that read theirs of rows beside each other, or of one row, meet no bank twice.
+  __device__ static int place(int row, int vector) { return row * kRowVectors + (vector ^ exchanged(row)); }
+  __device__ static constexpr int exchanged(int row) {
+    constexpr int kOfLine = 8, kRowsOfLine = kRowVectors < kOfLine ? kOfLine / kRowVectors : 1;
+    constexpr int kPlaces = kLanes * kRowsOfLine < kOfLine ? kOfLine / (kLanes * kRowsOfLine) : 1;
+    return row / kRowsOfLine % kPlaces * kLanes;
+  }
   __device__ int group_of(int row) const { return k_.groups.tokens > 0 ? row / k_.groups.by_tokens : 0; }
   __device__ int leaf_count() const { return (tokens_ + kLeaf - 1) / kLeaf; }
   __device__ std::int64_t unit_offset(const TensorView& of) const { return row_offset(of, b_, h_, 0); }
@@ -126,17 +149,21 @@ class ShortSequence {
 
   /// Rows [begin, end) into shared memory, zeros beyond their channels; and zeros into what is maximised.
   __device__ void stage(int begin, int end, int groups) {
-    const auto* from = static_cast<const std::uint16_t*>(r_.x.data) + row_offset(r_.x, b_, h_, 0);
-    for (int row = begin + lane_.row; row < end; row += lane_.rows_at_once) {
-      const std::uint16_t* own = from + row * r_.x.stride[2];
-      uint4* to = vectors() + row * kLanes + lane_.first / kChannels;
-      if (r_.in_vectors && lane_.first + kChannels <= r_.dim)
-        ptx::copy_async(ptx::shared_address(to), own + lane_.first);
+    const std::int64_t row_elements = r_.x.stride[2];
+    const auto* own =
+        static_cast<const std::uint16_t*>(r_.x.data) + row_offset(r_.x, b_, h_, begin + wide_.row);
+    const bool copies = r_.in_vectors && wide_.first + kChannels <= r_.dim;
+    if (copies) own += wide_.first;
+    for (int row = begin + wide_.row; row < end; row += wide_.rows_at_once) {
+      uint4* to = vectors() + place(row, wide_.first / kChannels);
+      if (copies)
+        ptx::copy_async(ptx::shared_address(to), own);
       else
-        *to = load_vector(r_, own, lane_.first).v[0];
+        *to = load_vector(r_, own, wide_.first).v[0];
+      own += wide_.rows_at_once * row_elements;
     }
     ptx::commit_copies();
-    for (int i = thread(); i < groups * k_.channel_groups; i += kShortThreads) peaks()[i] = 0;
+    for (int i = thread(); i < groups * k_.channel_groups; i += threads()) peaks()[i] = 0;
     if (thread() < kWidth) largest()[thread()] = 0;
     ptx::wait_copies<0>();
     __syncthreads();
@@ -150,10 +177,11 @@ class ShortSequence {
     const int end = min((leaf + 1) * kLeaf, tokens_);
     float sum = -0.0f;  // -0 + x is x for every x
     for (int row = leaf * kLeaf; row < end; row += kAtOnce) {
-      const std::uint16_t* from = halves() + row * kWidth + channel;
+      const std::uint16_t* from = halves() + row * kWidth;
       std::uint32_t code[kAtOnce];
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) code[i] = from[i * kWidth];  // beyond the end too, where memory is
+      for (int i = 0; i < kAtOnce; ++i)  // beyond the end too, where memory is
+        code[i] = from[i * kWidth + (channel ^ kChannels * exchanged(i))];
       if (row + kAtOnce <= end) {
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) sum = sum + term(number_of(code[i]));
@@ -168,7 +196,7 @@ class ShortSequence {
   /// The sums of all leaves and channels, a thread each: sum(leaf, channel).
   template <class Sum>
   __device__ void for_leaves(const Sum& sum) {
-    for (int i = thread(); i < leaf_count() * kWidth; i += kShortThreads)
+    for (int i = thread(); i < leaf_count() * kWidth; i += threads())
       leaves()[i] = sum(i / kWidth, i % kWidth);
     __syncthreads();
   }
@@ -229,37 +257,40 @@ class ShortSequence {
     constexpr int kPairs = kChannels / 2;
     constexpr std::uint32_t kSizes = 0x7fff7fffu;  // of 16-bit numbers these order as their codes do
     std::uint32_t most[kPairs] = {};
-    for (int row = lane_.row; row < tokens_; row += lane_.rows_at_once) {
-      const uint4 v = vectors()[row * kLanes + lane_.first / kChannels];
+    for (int row = wide_.row; row < tokens_; row += wide_.rows_at_once) {
+      const uint4 v = vectors()[place(row, wide_.first / kChannels)];
       const std::uint32_t pairs[kPairs] = {v.x, v.y, v.z, v.w};
 #pragma unroll
       for (int i = 0; i < kPairs; ++i) most[i] = __vmaxu2(most[i], pairs[i] & kSizes);
     }
 #pragma unroll
-    for (int distance = kLanes; distance < kWarp; distance *= 2)
+    for (int distance = kRowVectors; distance < kWarp; distance *= 2)
 #pragma unroll
       for (int i = 0; i < kPairs; ++i)
         most[i] = __vmaxu2(most[i], __shfl_xor_sync(kAllLanes, most[i], distance));
-    if (thread() % kWarp >= kLanes) return false;
+    if (thread() % kWarp >= kRowVectors) return false;
     bool is_bad = false;
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
       const std::uint32_t bits = bits_of(number_of(most[i / 2] >> i % 2 * 16 & 0xffffu));
       is_bad |= bits >= kInfBits;
-      atomicMax(largest() + lane_.first + i, bits);
+      atomicMax(largest() + wide_.first + i, bits);
     }
     return is_bad;
   }
 
   /// Rows with NaN or Inf are zeros from now on, and largest() too.
   __device__ void clear_bad_rows() {
-    for (int begin = 0; begin < tokens_; begin += lane_.rows_at_once) {
-      const int row = begin + lane_.row;
+    for (int begin = 0; begin < tokens_; begin += wide_.rows_at_once) {
+      const int row = begin + wide_.row;
+      const int at = place(row, wide_.first / kChannels);
+      Raw<std::uint16_t> raw{};
+      if (row < tokens_) raw.v[0] = vectors()[at];
       float v[kChannels];
-      load(row, row < tokens_, v);
-      const std::uint32_t peak = largest_of_row(largest_bits(v), kLanes);
+      to_floats(raw, kType, v);
+      const std::uint32_t peak = largest_of_row(largest_bits(v), kRowVectors);
       if (peak < kInfBits || row >= tokens_) continue;
-      vectors()[row * kLanes + lane_.first / kChannels] = {};
+      vectors()[at] = {};
       if (k_.non_finite) *k_.non_finite = 1;
     }
     if (thread() < kWidth) largest()[thread()] = 0;
@@ -268,60 +299,100 @@ class ShortSequence {
 
   // --- Rows
 
-  __device__ void load(int row, bool exists, float (&v)[kChannels]) {
-    Raw<std::uint16_t> raw{};
-    if (exists) raw.v[0] = vectors()[row * kLanes + lane_.first / kChannels];
-    to_floats(raw, kType, v);
+  /// body(row) for the rows of [begin, end) that the thread's warp has; the thread's own may lie behind them.
+  template <int kLanesOfRow, class Body>
+  __device__ static void for_rows(const Lane& lane, int begin, int end, const Body& body) {
+    const int in_warp = thread() % kWarp / kLanesOfRow;
+    for (int first = begin + lane.row - in_warp; first < end; first += lane.rows_at_once)
+      body(first + in_warp);
+  }
+
+  /// v[i] = join(v[i], what words() has for its channel).
+  template <int kCount, class Join>
+  __device__ void join_words(const Lane& lane, float (&v)[kCount], const Join& join) {
+#pragma unroll
+    for (int i = 0; i < kCount; i += 4) {
+      const float4 of = *reinterpret_cast<const float4*>(words() + lane.channel(i));
+      v[i] = join(v[i], of.x), v[i + 1] = join(v[i + 1], of.y);
+      v[i + 2] = join(v[i + 2], of.z), v[i + 3] = join(v[i + 3], of.w);
+    }
   }
   /// The numbers that become codes, and the largest of the row; of the warp.
-  __device__ std::uint32_t transformed(int row, bool exists, const float* factor, float (&v)[kChannels]) {
-    load(row, exists, v);
-    transform(r_, lane_, steps_, factor, v);
+  template <int kOfThread>
+  __device__ std::uint32_t transformed(const Lane& lane, int row, bool exists, const float* factor,
+                                       float (&v)[kOfThread * kChannels]) {
+    constexpr int kLanesOfRow = kRowVectors / kOfThread;
+#pragma unroll
+    for (int j = 0; j < kOfThread; ++j) {
+      Raw<std::uint16_t> raw{};
+      if (exists) raw.v[0] = vectors()[place(row, lane.first / kChannels + j * kLanesOfRow)];
+      to_floats(raw, kType, v + j * kChannels);
+    }
+    if (r_.shift.data) join_words(lane, v, [](float x, float shift) { return x - shift; });
+    rotate<kOfThread>(r_, lane, factor, v);
+    if (r_.exponent.data) join_words(lane, v, [](float x, float down) { return x * down; });
     if (k_.scale_of == ScaleOf::nothing) return 0;
-    return confined(r_, largest_of_row(largest_bits(v), kLanes), v, k_.non_finite);
+    return confined(r_, largest_of_row(largest_bits(v), kLanesOfRow), kLanesOfRow, v, k_.non_finite);
   }
 
   /// The largest of each group, in peaks().
   __device__ void find_peaks(int begin, int end, const float* factor) {
-    std::uint32_t most[kChannels] = {};
-    int group = 0;  // of them
+    if (k_.channel_groups == 1)
+      find_row_peaks(begin, end, factor);
+    else
+      find_channel_peaks(begin, end, factor);
+    __syncthreads();
+  }
+  __device__ void find_row_peaks(int begin, int end, const float* factor) {
+    std::uint32_t most = 0;
+    int group = 0;  // of it
     const auto flush = [&] {
-      if (k_.channel_groups == 1) {
-        if (lane_.first == 0 && most[0] > 0) atomicMax(peaks() + group, most[0]);
-        most[0] = 0;
-      } else {
-#pragma unroll
-        for (int i = 0; i < kChannels; ++i) {
-          if (lane_.first + i < r_.channels && most[i] > 0)
-            atomicMax(peaks() + group * k_.channel_groups + lane_.first + i, most[i]);
-          most[i] = 0;
-        }
-      }
+      if (lane_.first == 0 && most > 0) atomicMax(peaks() + group, most);
+      most = 0;
     };
-    for (; begin < end; begin += lane_.rows_at_once) {
-      const int row = begin + lane_.row;
+    for_rows<kLanes>(lane_, begin, end, [&](int row) {
       const bool exists = row < end;
-      float v[kChannels];
-      const std::uint32_t peak = transformed(row, exists, factor, v);
-      if (!exists) continue;
+      float v[kCount];
+      const std::uint32_t peak = transformed<kVectors>(lane_, row, exists, factor, v);
+      if (!exists) return;
       if (const int now = group_of(row) - first_group_; now != group) {
         flush();
         group = now;
       }
-      if (k_.channel_groups == 1) {
-        most[0] = max(most[0], peak);
-      } else {
-#pragma unroll
-        for (int i = 0; i < kChannels; ++i) most[i] = max(most[i], finite_bits(v[i]));
-      }
-    }
+      most = max(most, peak);
+    });
     flush();
-    __syncthreads();
+  }
+  __device__ void find_channel_peaks(int begin, int end, const float* factor) {
+    std::uint32_t most[kChannels] = {};
+    int group = 0;  // of them
+    const auto flush = [&] {
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i) {
+        const int channel = wide_.first + i;
+        if (channel < r_.channels && most[i] > 0)
+          atomicMax(peaks() + group * k_.channel_groups + channel, most[i]);
+        most[i] = 0;
+      }
+    };
+    for_rows<kRowVectors>(wide_, begin, end, [&](int row) {
+      const bool exists = row < end;
+      float v[kChannels];
+      transformed<1>(wide_, row, exists, factor, v);
+      if (!exists) return;
+      if (const int now = group_of(row) - first_group_; now != group) {
+        flush();
+        group = now;
+      }
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i) most[i] = max(most[i], finite_bits(v[i]));
+    });
+    flush();
   }
 
   /// Of groups what their codes are multiplied by, or the floors of their tokens, in rscales().
   __device__ void find_scales(int groups, int group_tokens) {
-    for (int i = thread(); i < groups * k_.channel_groups; i += kShortThreads) {
+    for (int i = thread(); i < groups * k_.channel_groups; i += threads()) {
       const quant::Scale scale = k_.making.of(float_of(peaks()[i]), 0);
       if (k_.scale_of == ScaleOf::token) {
         rscales()[i] = quant::scale_floor(scale.scale, k_.making.block_floor.octaves);
@@ -337,13 +408,43 @@ class ShortSequence {
     __syncthreads();
   }
 
+  /// Formats that a row's codes are written in at once. note: write_vector() is for all, and a warp that goes
+  /// through it once waits for its code.
+  enum class Words : std::int32_t { none, s8, f16 };
+  __device__ Words words_of_codes() const {
+    if (!k_.in_vectors || r_.channels != kWidth) return Words::none;
+    if (k_.codes.dtype == DType::s8 && !k_.clamps) return Words::s8;
+    return k_.codes.dtype == DType::f16 ? Words::f16 : Words::none;
+  }
+  __device__ void write_row(int row, Words words, const float (&v)[kCount]) {
+    const std::int64_t offset = row_offset(k_.codes, b_, h_, row) + lane_.first;
+    if (words == Words::s8) [[likely]] {
+      auto* to = static_cast<std::int8_t*>(k_.codes.data) + offset;
+#pragma unroll
+      for (int j = 0; j < kVectors; ++j)
+        *reinterpret_cast<uint2*>(to + j * lane_.step) = codes_in_words(v + j * kChannels);
+    } else if (words == Words::f16) {
+      auto* to = static_cast<std::uint16_t*>(k_.codes.data) + offset;
+#pragma unroll
+      for (int j = 0; j < kVectors; ++j)
+        *reinterpret_cast<uint4*>(to + j * lane_.step) = f16_codes_in_words(v + j * kChannels);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kVectors; ++j) {
+        const int channel = j * lane_.step;
+        if (lane_.first + channel < r_.channels)
+          write_vector(k_, offset + channel, r_.channels - lane_.first - channel, v + j * kChannels);
+      }
+    }
+  }
+
   __device__ void encode(const float* factor) {
-    for (int begin = first_; begin < end_; begin += lane_.rows_at_once) {
-      const int row = begin + lane_.row;
+    const Words words = words_of_codes();
+    for_rows<kLanes>(lane_, first_, end_, [&](int row) {
       const bool exists = row < end_;
-      float v[kChannels];
-      const std::uint32_t peak = transformed(row, exists, factor, v);
-      if (!exists) continue;
+      float v[kCount];
+      const std::uint32_t peak = transformed<kVectors>(lane_, row, exists, factor, v);
+      if (!exists) return;
       if (k_.scale_of == ScaleOf::token) {
         const float floor = has_groups(k_) ? rscales()[group_of(row) - first_group_] : 0.0f;
         const quant::Scale scale = k_.making.of(float_of(peak), floor);
@@ -358,34 +459,34 @@ class ShortSequence {
           for (auto& x : v) x = x * rscale[0];
         } else {
 #pragma unroll
-          for (int i = 0; i < kChannels; ++i)
-            v[i] = v[i] * (lane_.first + i < r_.channels ? rscale[lane_.first + i] : 0.0f);
+          for (int i = 0; i < kCount; ++i)
+            v[i] = v[i] * (lane_.channel(i) < r_.channels ? rscale[lane_.channel(i)] : 0.0f);
         }
       }
-      if (lane_.first < r_.channels)
-        write_vector(k_, row_offset(k_.codes, b_, h_, row) + lane_.first, r_.channels - lane_.first, v);
-    }
+      write_row(row, words, v);
+    });
   }
 
   const RowReading& r_;
   const Coding& k_;
-  const Lane lane_;
+  const Lane lane_;  ///< of rows on their way to codes
+  const Lane wide_;  ///< of what all rows have in common: a vector a thread
   const int tokens_;
   const SpacePlan plan_;
   std::uint32_t* const memory_;
   std::int32_t b_, h_;
   int first_, end_, first_group_ = 0;
-  Steps<1> steps_;
 };
 
-template <DType kType, int kLanesLog2>
-__global__ __launch_bounds__(kShortThreads,
-                             2) void short_sequences(const __grid_constant__ ShortOperands operands) {
+template <DType kType, int kRowVectorsLog2, VectorsLog2 kVectorsLog2>
+__global__ __launch_bounds__(most_threads(kVectorsLog2), least_blocks(kVectorsLog2)) void short_sequences(
+    const __grid_constant__ ShortOperands operands) {
+  using Sequence = ShortSequence<kType, kRowVectorsLog2, kVectorsLog2>;
   extern __shared__ uint4 space_memory[];
   __shared__ Factors factors;
   const ShortOperand& x = operands.of[blockIdx.z];
-  factors.fill(x.rows);
-  ShortSequence<kType, kLanesLog2> sequence(x, reinterpret_cast<std::uint32_t*>(space_memory));
+  factors.put(x.rows, Sequence::kWidth);  // the rows' barrier is behind it
+  Sequence sequence(x, reinterpret_cast<std::uint32_t*>(space_memory));
   ptx::wait_for_earlier_kernels();
   ptx::let_the_next_kernel_start();
   if (sequence.has_rows()) sequence.run(factors.of);
@@ -401,39 +502,77 @@ std::uint32_t units_of(const ShortOperand& x) {
   return static_cast<std::uint32_t>(x.rows.x.shape[0] * x.rows.x.shape[1]);
 }
 
-/// kernels[is bf16][lanes_log2 - kLeastLanesLog2]
-constexpr int kLeastLanesLog2 = 2, kMostLanesLog2 = 4;
+constexpr int kLeastRowVectorsLog2 = 2, kMostRowVectorsLog2 = 4;
 using Kernel = void (*)(ShortOperands);
-constexpr Kernel kKernels[2][3] = {
-    {short_sequences<DType::f16, 2>, short_sequences<DType::f16, 3>, short_sequences<DType::f16, 4>},
-    {short_sequences<DType::bf16, 2>, short_sequences<DType::bf16, 3>, short_sequences<DType::bf16, 4>}};
 
-Kernel kernel_of(const ShortOperand& x) {
-  return kKernels[x.rows.x.dtype == DType::bf16][x.rows.lanes_log2 - kLeastLanesLog2];
+template <DType kType, VectorsLog2 kVectors>
+Kernel kernel_of_width(int row_vectors_log2) {
+  constexpr Kernel kKernels[] = {short_sequences<kType, 2, kVectors>, short_sequences<kType, 3, kVectors>,
+                                 short_sequences<kType, 4, kVectors>};
+  return kKernels[row_vectors_log2 - kLeastRowVectorsLog2];
+}
+template <DType kType>
+Kernel kernel_of_type(int row_vectors_log2, VectorsLog2 vectors) {
+  using enum VectorsLog2;
+  if (vectors == of_few) return kernel_of_width<kType, of_few>(row_vectors_log2);
+  if (vectors == of_many) return kernel_of_width<kType, of_many>(row_vectors_log2);
+  return kernel_of_width<kType, of_most>(row_vectors_log2);
+}
+Kernel kernel_of(const ShortOperand& x, VectorsLog2 vectors) {
+  const int log2 = x.rows.lanes_log2;
+  return x.rows.x.dtype == DType::bf16 ? kernel_of_type<DType::bf16>(log2, vectors)
+                                       : kernel_of_type<DType::f16>(log2, vectors);
+}
+/// Whether one kernel takes both.
+bool are_alike(const ShortOperand& a, const ShortOperand& b) {
+  return a.rows.x.dtype == b.rows.x.dtype && a.rows.lanes_log2 == b.rows.lanes_log2;
 }
 
-/// Operands of one kernel.
-void launch_together(Kernel kernel, std::span<const ShortOperand> operands, void* stream) {
+std::uint32_t divided_up(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
+
+/// Measured on an H200, in sequences a processor: 2.2 of one turn are better off as few, 4.4 as many; 8.7 as
+/// many, 17 as most (docs/cuda.md).
+VectorsLog2 vectors_for(int row_vectors_log2, std::uint32_t tokens, std::uint32_t sequences) {
+  using enum VectorsLog2;
+  constexpr std::uint32_t kFew = 3, kMost = 12;
+  const std::uint32_t all = processors();
+  const bool in_one_turn = tokens << row_vectors_log2 <= static_cast<std::uint32_t>(most_threads(of_few));
+  if (2 * sequences <= all || (in_one_turn && sequences <= kFew * all)) return of_few;
+  return sequences >= kMost * all ? of_most : of_many;
+}
+
+/// Operands that are alike.
+void launch_together(std::span<const ShortOperand> operands, void* stream) {
   ShortOperands all{};
-  std::uint32_t units = 0, parts = 0, sequences = 0;
+  std::uint32_t units = 0, sequences = 0, tokens = 0;
   std::int64_t bytes = 0;
   for (const ShortOperand& x : operands) {
     sequences += units_of(x);
     units = std::max(units, units_of(x));
+    tokens = std::max(tokens, static_cast<std::uint32_t>(x.rows.x.shape[2]));
     bytes = std::max(bytes, bytes_of(x));
   }
   const std::uint32_t wanted = std::max(processors() / sequences, 1u);
+  const int width_log2 = operands[0].rows.lanes_log2;
+  const VectorsLog2 vectors = vectors_for(width_log2, tokens, sequences);
+  const int lanes_log2 = width_log2 - static_cast<int>(vectors);
+  // As many threads as rows take, in rounds of which none has many more than another.
+  const std::uint32_t of_rows = tokens << lanes_log2,
+                      rounds = divided_up(of_rows, static_cast<std::uint32_t>(most_threads(vectors))),
+                      threads = std::max<std::uint32_t>(divided_up(of_rows, rounds * kWarp) * kWarp,
+                                                        kChannels << width_log2),
+                      at_once = threads >> lanes_log2;
+  std::uint32_t parts = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     ShortOperand& x = all.of[i] = operands[i];
-    const auto tokens = static_cast<std::uint32_t>(x.rows.x.shape[2]);
-    const std::uint32_t at_once = kShortThreads >> x.rows.lanes_log2,
-                        turns = (tokens + at_once - 1) / at_once,
-                        turns_of_part = (turns + wanted - 1) / wanted;
+    const std::uint32_t turns = divided_up(static_cast<std::uint32_t>(x.rows.x.shape[2]), at_once),
+                        turns_of_part = divided_up(turns, wanted);
     x.rows_of_part = static_cast<int>(turns_of_part * at_once);
-    parts = std::max(parts, (turns + turns_of_part - 1) / turns_of_part);
+    parts = std::max(parts, divided_up(turns, turns_of_part));
   }
+  const Kernel kernel = kernel_of(operands[0], vectors);
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostBytes);
-  runtime::launch(kernel, dim3(units, parts, static_cast<unsigned>(operands.size())), kShortThreads,
+  runtime::launch(kernel, dim3(units, parts, static_cast<unsigned>(operands.size())), threads,
                   static_cast<std::size_t>(bytes), stream, all);
 }
 
@@ -444,7 +583,7 @@ bool takes_short_sequences(const ShortOperand& operand) {
   const Coding& k = operand.coding;
   constexpr std::int64_t kMostGroupWords = 1024;
   const bool is_16_bit = r.x.dtype == DType::bf16 || r.x.dtype == DType::f16;
-  const bool has_width = r.lanes_log2 >= kLeastLanesLog2 && r.lanes_log2 <= kMostLanesLog2;
+  const bool has_width = r.lanes_log2 >= kLeastRowVectorsLog2 && r.lanes_log2 <= kMostRowVectorsLog2;
   if (!is_16_bit || !has_width || r.order.sequences.cu_seqlens || r.x.shape[2] > kMostBytes ||
       units_of(operand) == 0)
     return false;
@@ -456,10 +595,9 @@ bool takes_short_sequences(const ShortOperand& operand) {
 
 void launch_short_sequences(std::span<const ShortOperand> operands, void* stream) {
   for (std::size_t first = 0; first < operands.size();) {
-    const Kernel kernel = kernel_of(operands[first]);
     std::size_t end = first + 1;
-    while (end < operands.size() && kernel_of(operands[end]) == kernel) ++end;
-    launch_together(kernel, operands.subspan(first, end - first), stream);
+    while (end < operands.size() && are_alike(operands[first], operands[end])) ++end;
+    launch_together(operands.subspan(first, end - first), stream);
     first = end;
   }
 }

@@ -492,7 +492,7 @@ __device__ void add_squares_again(const RowReading& r, const Subtrees& trees, co
   for_leaves([&](const TokenGroup& leaf, int) {
     std::uint32_t most[kChannels] = {};
     for_rows<Stored>(r, leaf, lane, steps, factors.of, [&](float(&v)[kChannels], bool exists) {
-      confined(r, largest_of_row(largest_bits(v), r.lanes()), v, nullptr);
+      confined(r, largest_of_row(largest_bits(v), r.lanes()), r.lanes(), v, nullptr);
 #pragma unroll
       for (int i = 0; i < kChannels; ++i) most[i] = max(most[i], exists ? finite_bits(v[i]) : 0u);
     });
@@ -507,7 +507,7 @@ __device__ void add_squares_again(const RowReading& r, const Subtrees& trees, co
     for (int i = 0; i < kChannels; ++i) factor[i] = quant::square_factor(float_of(largest[lane.first + i]));
     clear(sum);
     for_rows<Stored>(r, leaf, lane, steps, factors.of, [&](float(&v)[kChannels], bool exists) {
-      confined(r, largest_of_row(largest_bits(v), r.lanes()), v, nullptr);
+      confined(r, largest_of_row(largest_bits(v), r.lanes()), r.lanes(), v, nullptr);
       if (!exists) return;
 #pragma unroll
       for (int i = 0; i < kChannels; ++i) {

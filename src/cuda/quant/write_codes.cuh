@@ -50,6 +50,28 @@ __device__ Packed<16> packed_halves(const float (&v)[kChannels], const Code& cod
   return p;
 }
 
+/// The lowest byte of each, a's lowest.
+__device__ inline std::uint32_t four_bytes(std::uint32_t a, std::uint32_t b, std::uint32_t c,
+                                           std::uint32_t d) {
+  constexpr std::uint32_t kLowBytes = 0x0040, kLowHalves = 0x5410;
+  return __byte_perm(__byte_perm(a, b, kLowBytes), __byte_perm(c, d, kLowBytes), kLowHalves);
+}
+
+/// Eight s8 codes of numbers below 127.5.
+__device__ inline uint2 codes_in_words(const float* at) {
+  std::uint32_t code[kChannels];
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) code[i] = bits_of(at[i] + quant::kRoundToInteger);
+  return {four_bytes(code[0], code[1], code[2], code[3]), four_bytes(code[4], code[5], code[6], code[7])};
+}
+
+__device__ inline uint4 f16_codes_in_words(const float* at) {
+  std::uint32_t words[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) words[i] = f16_code(at[2 * i]) | f16_code(at[2 * i + 1]) << 16;
+  return {words[0], words[1], words[2], words[3]};
+}
+
 /// Eight codes at element `offset` of the codes, `count` of which exist, from what the scale has been taken
 /// off.
 __device__ inline void write_vector(const Coding& k, std::int64_t offset, int count, const float* at) {
