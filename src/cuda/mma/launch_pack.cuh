@@ -13,7 +13,7 @@ template <class S>
 int launch_pack(const Call& call, int tile, const Grid& grid, void* stream) {
   return with_packed_tile(tile, [&]<int kIndex>() {
     const dim3 blocks(static_cast<unsigned>(grid.groups), static_cast<unsigned>(grid.heads));
-    return runtime::launch(pack<S, kIndex>, blocks, kPackThreads, 0, stream, call);
+    return runtime::launch(pack<S, kIndex>, blocks, pack_threads<S, kTileTable[kIndex]>(), 0, stream, call);
   });
 }
 

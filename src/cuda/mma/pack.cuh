@@ -1,6 +1,7 @@
 // K and V as the attention kernels read them: constants of keys and key blocks, V dim-major in key order, and
 // K padded where its rows cannot be read as they are. One block of threads a key block of a head.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -16,10 +17,19 @@
 
 namespace octet::cuda::mma {
 
-inline constexpr int kPackThreads = 128;
+/// Threads of a block. Windows of 64 places and 32 channels of 8 bits are one warp's work beside the two of
+/// keys' constants, and three warps of twelve blocks fill a processor.
+template <class S, Tile kTile>
+constexpr int pack_threads() {
+  constexpr int kMost = 128, kWarp = 32, kBytes = attn::Element<S::kV>::kBytes;
+  constexpr int kOfValues = kTile.keys * kTile.head_dim * kBytes * kBytes / 64;  // in words
+  return std::min(kMost, kTile.keys + (kOfValues + kWarp - 1) / kWarp * kWarp);
+}
 
 template <class S, Tile kTile>
 class Packing {
+  static constexpr int kPackThreads = pack_threads<S, kTile>();
+
  public:
   __device__ explicit Packing(const Call& call) : call_(call), scheme_(attn::scheme_of<S>(call)) {}
 
@@ -127,7 +137,10 @@ class Packing {
         static_cast<const std::byte*>(call_.v.codes.data) + v.offset(begin, 0) * std::int64_t{kBytes};
     const std::int64_t row_bytes = call_.v.codes.stride[2] * kBytes;
     std::byte* to = call_.packed.v + slot * kTile.head_dim * kRowBytes;
-    for (int i = static_cast<int>(threadIdx.x); i < kTile.keys / kKeys * kRowWords; i += kPackThreads) {
+    // Beside keys' constants, where these leave threads over.
+    const int first_word =
+        (static_cast<int>(threadIdx.x) + kPackThreads - kTile.keys % kPackThreads) % kPackThreads;
+    for (int i = first_word; i < kTile.keys / kKeys * kRowWords; i += kPackThreads) {
       const int word = i / 2 % kRowWords, group = i / 2 / kRowWords * 2 + i % 2;
       const int first = group * kKeys, left = word * kElements < call_.dim_v ? count - first : 0;
       std::uint32_t of_key[kKeys];
@@ -219,7 +232,8 @@ class Packing {
 /// kIndex: of the tile. Eight blocks a processor leave 64 registers, of which 40 are used; asked for less,
 /// the compiler stops at 32 and spills.
 template <class S, int kIndex>
-__global__ void __launch_bounds__(kPackThreads, 8) pack(const __grid_constant__ Call call) {
+__global__ void __launch_bounds__((pack_threads<S, kTileTable[kIndex]>()), 8)
+    pack(const __grid_constant__ Call call) {
   ptx::wait_for_earlier_kernels();
   ptx::let_the_next_kernel_start();
   Packing<S, kTileTable[kIndex]>(call).run();
