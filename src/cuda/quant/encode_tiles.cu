@@ -99,6 +99,14 @@ struct Common {
   float rscale;
 };
 
+/// The group's first token.
+__device__ Place place_of(const TokenGroup& group, const Sequences& sequences) {
+  Place place;
+  place.b = group.b, place.h = group.h, place.s = group.s, place.t = group.begin;
+  place.begin = static_cast<std::int32_t>(sequences.begin(group.s)), place.exists = true;
+  return place;
+}
+
 template <class Shape, Work kWork>
 __global__ __launch_bounds__(kThreads,
                              kBlocksOfProcessor) void encode_tiles(const __grid_constant__ RowReading r,
@@ -129,9 +137,7 @@ __global__ __launch_bounds__(kThreads,
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) ask_for_next(i);
 
-  Place place;
-  place.b = group.b, place.h = group.h, place.s = group.s, place.t = group.begin;
-  place.begin = static_cast<std::int32_t>(sequences.begin(group.s)), place.exists = true;
+  const Place place = place_of(group, sequences);
   if (thread == 0) tile_peak = 0;
   if (thread < Shape::kDim) {  // what all rows of a sequence and head have in common
     float factor = 1;
@@ -196,7 +202,7 @@ __global__ __launch_bounds__(kThreads,
 #pragma unroll
       for (int distance = 1; distance < Shape::kLanes; distance *= 2)
         peak = max(peak, __shfl_xor_sync(kAllLanes, peak, distance));
-      peak = confined(r, exists ? peak : 0, r.lanes(), v, k.non_finite);
+      peak = confined(r, exists ? peak : 0, Shape::kLanes, v, k.non_finite);
       if (k.tile != Tile::none) most = max(most, peak);
       if (only_looks || !exists) continue;
       write_row<Shape>(v, common.rscale, common.codes + t * k.codes.stride[2] + channel);
@@ -206,7 +212,9 @@ __global__ __launch_bounds__(kThreads,
     if (thread % kWarp == 0) atomicMax(&tile_peak, most);
     __syncthreads();
     if (thread == 0) {
-      const quant::Scale scale = k.making.of(float_of(tile_peak), measured_floor(r, k.making, place));
+      const TokenGroup same = group_at(groups, sequences, r.order.heads, blockIdx.x);
+      const float floor = measured_floor(r, k.making, place_of(same, sequences));
+      const quant::Scale scale = k.making.of(float_of(tile_peak), floor);
       common.rscale = scale.rscale, *common.scale = scale.scale;
     }
     __syncthreads();

@@ -30,7 +30,7 @@ constexpr int kAtOnce = 16;            ///< rows whose elements a thread that su
 enum class VectorsLog2 : std::int32_t {
   of_few = 0,   ///< sequences are few, and one warp's instructions one after the other count
   of_many = 1,  ///< all warps' together: what a row takes by itself is shared by fewer threads
-  of_most = 2,  ///< still more so: the card takes them in many waves
+  of_most = 2,  ///< still more so: the card takes them in many waves; of up to 64 channels
 };
 /// Threads of a block at most, and so large blocks of a processor: 72 registers a thread, which hold two
 /// vectors, and 96.
@@ -300,11 +300,9 @@ class ShortSequence {
   // --- Rows
 
   /// body(row) for the rows of [begin, end) that the thread's warp has; the thread's own may lie behind them.
-  template <int kLanesOfRow, class Body>
+  template <class Body>
   __device__ static void for_rows(const Lane& lane, int begin, int end, const Body& body) {
-    const int in_warp = thread() % kWarp / kLanesOfRow;
-    for (int first = begin + lane.row - in_warp; first < end; first += lane.rows_at_once)
-      body(first + in_warp);
+    for (int row = begin + lane.row; __any_sync(kAllLanes, row < end); row += lane.rows_at_once) body(row);
   }
 
   /// v[i] = join(v[i], what words() has for its channel).
@@ -350,7 +348,7 @@ class ShortSequence {
       if (lane_.first == 0 && most > 0) atomicMax(peaks() + group, most);
       most = 0;
     };
-    for_rows<kLanes>(lane_, begin, end, [&](int row) {
+    for_rows(lane_, begin, end, [&](int row) {
       const bool exists = row < end;
       float v[kCount];
       const std::uint32_t peak = transformed<kVectors>(lane_, row, exists, factor, v);
@@ -375,7 +373,7 @@ class ShortSequence {
         most[i] = 0;
       }
     };
-    for_rows<kRowVectors>(wide_, begin, end, [&](int row) {
+    for_rows(wide_, begin, end, [&](int row) {
       const bool exists = row < end;
       float v[kChannels];
       transformed<1>(wide_, row, exists, factor, v);
@@ -416,8 +414,9 @@ class ShortSequence {
     if (k_.codes.dtype == DType::s8 && !k_.clamps) return Words::s8;
     return k_.codes.dtype == DType::f16 ? Words::f16 : Words::none;
   }
-  __device__ void write_row(int row, Words words, const float (&v)[kCount]) {
+  __device__ void write_row(int row, const float (&v)[kCount]) {
     const std::int64_t offset = row_offset(k_.codes, b_, h_, row) + lane_.first;
+    const Words words = words_of_codes();
     if (words == Words::s8) [[likely]] {
       auto* to = static_cast<std::int8_t*>(k_.codes.data) + offset;
 #pragma unroll
@@ -439,8 +438,7 @@ class ShortSequence {
   }
 
   __device__ void encode(const float* factor) {
-    const Words words = words_of_codes();
-    for_rows<kLanes>(lane_, first_, end_, [&](int row) {
+    for_rows(lane_, first_, end_, [&](int row) {
       const bool exists = row < end_;
       float v[kCount];
       const std::uint32_t peak = transformed<kVectors>(lane_, row, exists, factor, v);
@@ -463,7 +461,7 @@ class ShortSequence {
             v[i] = v[i] * (lane_.channel(i) < r_.channels ? rscale[lane_.channel(i)] : 0.0f);
         }
       }
-      write_row(row, words, v);
+      write_row(row, v);
     });
   }
 
@@ -516,7 +514,7 @@ Kernel kernel_of_type(int row_vectors_log2, VectorsLog2 vectors) {
   using enum VectorsLog2;
   if (vectors == of_few) return kernel_of_width<kType, of_few>(row_vectors_log2);
   if (vectors == of_many) return kernel_of_width<kType, of_many>(row_vectors_log2);
-  return kernel_of_width<kType, of_most>(row_vectors_log2);
+  return row_vectors_log2 == 2 ? short_sequences<kType, 2, of_most> : short_sequences<kType, 3, of_most>;
 }
 Kernel kernel_of(const ShortOperand& x, VectorsLog2 vectors) {
   const int log2 = x.rows.lanes_log2;
@@ -538,7 +536,7 @@ VectorsLog2 vectors_for(int row_vectors_log2, std::uint32_t tokens, std::uint32_
   const std::uint32_t all = processors();
   const bool in_one_turn = tokens << row_vectors_log2 <= static_cast<std::uint32_t>(most_threads(of_few));
   if (2 * sequences <= all || (in_one_turn && sequences <= kFew * all)) return of_few;
-  return sequences >= kMost * all ? of_most : of_many;
+  return row_vectors_log2 < kMostRowVectorsLog2 && sequences >= kMost * all ? of_most : of_many;
 }
 
 /// Operands that are alike.
