@@ -171,7 +171,7 @@ Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) 
   const std::int64_t all = d.tokens_q + d.tokens_k;
   call.window_left = static_cast<std::int32_t>(std::min(d.window_left, all));
   call.window_right = static_cast<std::int32_t>(std::min(d.window_right, all));
-  call.hides_keys = d.mask != Mask::none || d.window_left >= 0 || d.window_right >= 0;
+  call.hides_keys = (d.mask != Mask::none || d.window_left >= 0 || d.window_right >= 0) ? 1 : 0;
   const auto count = static_cast<std::int32_t>(d.sequences > 0 ? d.sequences : d.batch);
   call.queries = {args.cu_seqlens_q, static_cast<std::int32_t>(d.tokens_q), count,
                   Divider(groups_of_sequence(d.tokens_q, cut.warps * mma::kRowsAWarp))};
@@ -194,7 +194,12 @@ Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) 
   }
   call.o = device_tensor(args.o), call.lse = device_tensor(args.lse);
   call.o_scale = device_tensor(args.o_scale), call.q_anchor = device_tensor(args.q_anchor);
-  if (!reads_k(args.k.codes, kernels, tile)) call.packed.k = workspace + at.k;
+  const std::int64_t k_bytes = dtype_bits(kernels.k_dtype) / 8;
+  call.k_row_bytes = args.k.codes.stride[2] * k_bytes, call.k_block_bytes = d.key_block * call.k_row_bytes;
+  if (!reads_k(args.k.codes, kernels, tile)) {
+    call.packed.k = workspace + at.k;
+    call.k_row_bytes = tile.head_dim * k_bytes, call.k_block_bytes = tile.keys * call.k_row_bytes;
+  }
   call.packed.v = workspace + at.v;
   call.packed.keys = workspace + at.keys;
   call.packed.blocks = workspace + at.blocks;

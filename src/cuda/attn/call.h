@@ -73,8 +73,8 @@ struct Call {
   NextStarts next_starts = NextStarts::late;
   bool q_in_chunks = false, o_in_chunks = false;  ///< rows lie as the products take them; as they are stored
   bool wants_lse = false, wants_o_scale = false;
-  bool hides_keys = false;  ///< whether mask or windows may hide keys of a query's own sequence
-  Divider group{1};         ///< query heads a key head
+  std::int32_t hides_keys = 0;  ///< 1 where mask or windows may hide keys of a query's own sequence
+  Divider group{1};             ///< query heads a key head
   std::int32_t dim_v = 0;
   Divider key_block{128};
   Mask mask = Mask::none;
@@ -82,6 +82,7 @@ struct Call {
   AttentionDesc::Bias bias_kind = AttentionDesc::Bias::none;
   DeviceSequences queries, keys;
   PackedKeys packed;
+  std::int64_t k_row_bytes = 0, k_block_bytes = 0;  ///< from a row of K to the next, packed or the caller's
   DeviceOperand q, k, v;
   DeviceTensor o, lse, o_scale, q_anchor;  ///< data null: none
   DeviceTensor bias;                       ///< strides 0 where an axis is broadcast

@@ -49,6 +49,7 @@ struct BlockRange {
 };
 struct SeenByRows {
   BlockRange some, whole;
+  SeenByRows() = default;
   /// Rows begin ... begin + count - 1 of the queries. keys: of a whole block, as wide as the tile.
   __device__ __forceinline__ SeenByRows(const Visibility& visibility, const HeadBias& bias,
                                         const KeyBlocks& blocks, std::int32_t keys, std::int32_t begin,
@@ -106,7 +107,7 @@ __device__ __forceinline__ void weigh_block(typename S::Acc (&acc)[kTiles][4], P
   typename S::Score score[kTiles][4];
   Hidden hidden;
   constexpr bool kTakesBias = !std::is_empty_v<typename S::Bias>;
-  const bool has_bias = kTakesBias && tile::opaque(bias.any());
+  const bool has_bias = kTakesBias && bias.any();
   if (whole) [[likely]] {
     rows[0].sees = rows[1].sees = true;
   } else if (!has_bias) {

@@ -4,6 +4,7 @@
 
 #include "cuda/attn/call.h"
 #include "cuda/attn/operand.cuh"
+#include "cuda/tile/kept.cuh"
 
 namespace octet::cuda::attn {
 
@@ -29,8 +30,9 @@ __device__ __forceinline__ KeyRange visible_range(const Call& call, std::int32_t
 struct Visibility {
   const Call& call;
   std::int32_t queries, keys;
-  /// Whether neither causality nor a window hides a key of any query.
-  __device__ __forceinline__ bool of_all() const { return !call.hides_keys; }
+  /// Whether neither causality nor a window hides a key of any query. note: asked of the call where it is
+  /// needed; a flag would stand through the loop of key blocks.
+  __device__ __forceinline__ bool of_all() const { return tile::kept(call.hides_keys) == 0; }
   __device__ __forceinline__ KeyRange of(std::int32_t token) const {
     return token < queries ? visible_range(call, token, queries, keys) : KeyRange{0, 0};
   }
@@ -40,20 +42,25 @@ struct Visibility {
 class HeadBias {
  public:
   __device__ HeadBias(const Call& call, std::int32_t batch, std::int32_t head)
-      : call_(call), base_(call.bias.along(0, batch) + call.bias.along(1, head)) {}
+      : call_(call), batch_(batch), head_(head) {}
 
-  __device__ bool any() const { return call_.bias_kind != AttentionDesc::Bias::none; }
+  /// note: as above; a known flag would also have a copy of the loop.
+  __device__ bool any() const {
+    return tile::kept(static_cast<std::int32_t>(call_.bias_kind)) !=
+           static_cast<std::int32_t>(AttentionDesc::Bias::none);
+  }
   /// -inf hides the key.
   __device__ float at(std::int32_t query, std::int32_t key) const {
     const DeviceTensor& bias = call_.bias;
-    const std::int64_t offset = base_ + bias.along(2, query) + bias.along(3, key);
+    const std::int64_t offset =
+        bias.along(0, batch_) + bias.along(1, head_) + bias.along(2, query) + bias.along(3, key);
     if (call_.bias_kind == AttentionDesc::Bias::additive) return number_at(bias.data, bias.dtype, offset);
     return static_cast<const std::uint8_t*>(bias.data)[offset] ? 0.0f : kMinusInfinity;
   }
 
  private:
   const Call& call_;
-  std::int64_t base_;
+  std::int32_t batch_, head_;
 };
 
 }  // namespace octet::cuda::attn

@@ -21,6 +21,7 @@
 #include "cuda/attn/softmax.cuh"
 #include "cuda/attn/visibility.cuh"
 #include "cuda/mma/copy_rows.cuh"
+#include "cuda/mma/parked.cuh"
 #include "cuda/mma/products.cuh"
 #include "cuda/mma/shared_plan.cuh"
 #include "cuda/mma/tile.h"
@@ -39,6 +40,8 @@ class Attention {
   using Tiles = SharedTiles<S, kTile>;
   static constexpr bool kTwoBuffers = Tiles::kStages == 2;
   static constexpr int kParts = kTile.key_parts;
+  static constexpr bool kParksKnown = Shared::kKeepsKnown == Keeps::in_shared_memory,
+                        kParksPlaces = Shared::kKeepsPlaces == Keeps::in_shared_memory;
   static_assert(kParts == 1 || ((MergesParts<S> || kTile.lone_blocks > 0) && kTwoBuffers && kParts == 2),
                 "each part has a buffer");
 
@@ -47,7 +50,17 @@ class Attention {
         shared_(shared),
         rows_a_block_(Divider::power_of_two(kLog2RowsAWarp + static_cast<std::int32_t>(blockDim.x / 64))),
         address_(tile::kept(ptx::shared_address(&shared))),
-        scheme_(scheme_of<S>(call)) {}
+        thread_(kParksKnown ? tile::kept(Threads::number()) : Threads::number()),
+        copies_(shared.copies),
+        reads_(shared.reads),
+        known_(shared.known),
+        rows_(shared.rows),
+        scheme_(scheme_of<S>(call)) {
+    reads_.set(thread_, ReadPlaces{address(shared_.tiles.q) + first_row_of_warp() * Tiles::kQkRow +
+                                       Place<Tiles::kQkRow>::of_rows(flipped_rows()).offset(),
+                                   Place<Tiles::kQkRow>::of_columns().offset(),
+                                   Place<Tiles::kVRow>::of_columns().offset()});
+  }
 
   __device__ __forceinline__ void run() {
     with_rows([&](const HeadOperand& q, const HeadOperand& k, const HeadOperand& v, const HeadBias& bias,
@@ -80,9 +93,11 @@ class Attention {
   using Rows = LaneRow<S>[kRowsALane];
   using Threads = tile::Threads<kParts>;
 
+  /// note: where registers are few, none keeps sums of the address and what is at hand in the loop.
   __device__ __forceinline__ std::uint32_t address(const void* member) const {
-    return address_ + static_cast<std::uint32_t>(static_cast<const std::byte*>(member) -
-                                                 reinterpret_cast<const std::byte*>(&shared_));
+    return (kParksKnown ? tile::kept(address_) : address_) +
+           static_cast<std::uint32_t>(static_cast<const std::byte*>(member) -
+                                      reinterpret_cast<const std::byte*>(&shared_));
   }
 
   /// Where K and V of a key block lie, in shared memory.
@@ -102,22 +117,31 @@ class Attention {
       return tile::kept(first);
   }
 
-  /// Where the rows of K lie: packed, or as they were given.
-  struct KeyRows {
-    using Copy = RowCopy<Tiles::kQkRow, kTile.computed, kMostWarps / kParts>;
-    const std::byte* first;
-    std::int64_t block_bytes;  ///< from a key block to the next
-    Copy copy;
-  };
-  __device__ __forceinline__ KeyRows key_rows(const HeadOperand& k, std::int32_t first_slot) const {
+  /// The warp's number; where no register has the thread's, made anew.
+  __device__ __forceinline__ int warp() const {
+    return (kParksPlaces ? thread_ : static_cast<int>(tile::kept(threadIdx.x))) / 32;
+  }
+  /// Rows of K and V that are as long have the same places in their tiles.
+  static constexpr bool kSameRows = Tiles::kQkRow == Tiles::kVRow;
+  __device__ __forceinline__ Place<Tiles::kVRow> place_of_v() const {
+    return Place<Tiles::kVRow>(kSameRows ? reads_.get(thread_).k : reads_.get(thread_).v);
+  }
+
+  /// The one of two arrays that a key block has.
+  template <class Array>
+  __device__ __forceinline__ std::uint32_t buffer_of(const Array (&arrays)[2], const KeyBlock& block) const {
+    return address(arrays) + static_cast<std::uint32_t>(block.number & 1) * sizeof(Array);
+  }
+
+  using CopyK = RowCopy<Tiles::kQkRow, kTile.computed, kMostWarps / kParts>;
+  using CopyV = RowCopy<Tiles::kVRow, kTile.head_dim, kMostWarps / kParts>;
+  /// Where the thread's rows of K of block 0 lie: packed, or as they were given.
+  __device__ __forceinline__ const std::byte* key_rows(const HeadOperand& k, std::int32_t first_slot) const {
     constexpr int kBytes = Element<S::kQk>::kBytes;
-    if (call_.packed.k) {
-      const std::int64_t block_bytes = std::int64_t{kTile.keys} * Tiles::kQkRow;
-      return {call_.packed.k + first_slot * block_bytes, block_bytes, typename KeyRows::Copy(Tiles::kQkRow)};
-    }
-    const std::int64_t row_bytes = call_.k.codes.stride[2] * kBytes;
-    return {static_cast<const std::byte*>(call_.k.codes.data) + k.offset(0, 0) * kBytes,
-            call_.key_block * row_bytes, typename KeyRows::Copy(row_bytes)};
+    const std::byte* const first =
+        call_.packed.k ? call_.packed.k + first_slot * call_.k_block_bytes
+                       : static_cast<const std::byte*>(call_.k.codes.data) + k.offset(0, 0) * kBytes;
+    return tile::kept(first + CopyK::offset(call_.k_row_bytes));
   }
 
   /// What the windows of rows' sums begin with (integer_window.h).
@@ -149,19 +173,21 @@ class Attention {
       if constexpr (kParts > 1) channel_scales = of_channel.read();
     };
     const auto prepare = [&] {
-      if constexpr (kParts == 1) put_channels(v);
+      if constexpr (kParts == 1) {
+        put_channels(v);
+      } else {
+        static_assert(kTile.head_dim <= 32 * kParts, "a thread has the constants of one channel");
+        if (Threads::number() < kTile.head_dim)
+          shared_.channels[Threads::number()] = scheme_.channel(channel_scales);
+      }
       open_rows(rows, scheme_, scales, begin + first_row_of_warp(), flipped_rows());
       if constexpr (LongRows<S>) rows[0].own.above = above;
     };
     const auto load_rows = [&] { load_q(q, query_rows, begin, queries.length); };
     visit_blocks(rows, outputs, load_rows, read, prepare, k, bias, begin, queries, keys, head / call_.group);
     if (call_.next_starts == NextStarts::late) ptx::let_the_next_kernel_start();
-    const RowStore store(call_, queries, head);
     if constexpr (kParts > 1) {
-      static_assert(kTile.head_dim <= 32 * kParts, "a thread has the constants of one channel");
-      if (Threads::number() < kTile.head_dim)
-        shared_.channels[Threads::number()] = scheme_.channel(channel_scales);
-      end_parts_of_rows(rows, outputs, store, begin, queries.length);
+      end_parts_of_rows(rows, outputs);
       return true;
     }
     StagedRow<kTile.head_dim>* staged = shared_.outputs + first_row_of_warp();
@@ -171,30 +197,55 @@ class Attention {
     } else {
       __syncthreads();
     }
+    const Known known = known_.get(warp());
+    const RowStore store = store_of(known);
+    if constexpr (kParksKnown) put_tokens(rows, known.begin);
+    if constexpr (std::is_empty_v<typename S::Bias>) {
+      // Where no bias hides keys, what a row saw is known from where it stands: no register counts blocks.
+#pragma unroll
+      for (LaneRow<S>& row : rows) {
+        const KeyRange range = Visibility{call_, known.queries, known.keys}.of(row.token);
+        row.blocks_seen = range.begin < range.end;
+      }
+    }
     const auto ends = end_rows(scheme_, outputs, rows, shared_.channels, store, staged);
     __syncwarp();
-    store.template rows<kRowsAWarp>(staged, begin + first_row_of_warp(), queries.length, call_.dim_v);
-    store_ends<kRowsALane>(scheme_, rows, ends, store, queries.length);
+    store.template rows<kRowsAWarp>(staged, known.begin + first_row_of_warp(), known.queries, call_.dim_v);
+    store_ends<kRowsALane>(scheme_, rows, ends, store, known.queries);
     return true;
   }
 
   /// The ends of rows of whose keys each of two warps has had its part: each ends and stores eight of them.
-  __device__ __forceinline__ void end_parts_of_rows(Rows& rows, const Outputs<S, kTile.head_dim / 8>& outputs,
-                                                    const RowStore& store, std::int32_t begin,
-                                                    std::int32_t tokens) {
+  __device__ __forceinline__ void end_parts_of_rows(Rows& rows,
+                                                    const Outputs<S, kTile.head_dim / 8>& outputs) {
     constexpr int kRowsAPart = kRowsAWarp / kParts, kOfOther = 1;
     const int part = Threads::part(), first = first_row_of_warp() + part * kRowsAPart;
     StagedRow<kTile.head_dim>* staged = shared_.outputs + first;
     auto& parts = shared_.parts(blockDim.x / 32, threadIdx.x / 32);
     parts.of[part].template put<kOfOther>(outputs, rows[kOfOther]);
     __syncthreads();  // the parts are there, and nobody reads the tiles any more
+    const Known known = known_.get(warp());
+    const RowStore store = store_of(known);
     if (part == 0)
       end_part<Own::before>(scheme_, outputs, parts.of[1], rows[0], shared_.channels, store, staged);
     else
       end_part<Own::after>(scheme_, outputs, parts.of[0], rows[0], shared_.channels, store, staged);
     __syncwarp();
-    store.template rows<kRowsAPart>(staged, begin + first, tokens, call_.dim_v);
-    store_ends<1>(scheme_, rows, Ends<S>{}, store, tokens);
+    store.template rows<kRowsAPart>(staged, known.begin + first, known.queries, call_.dim_v);
+    if constexpr (kParksKnown) put_tokens(rows, known.begin);
+    store_ends<1>(scheme_, rows, Ends<S>{}, store, known.queries);
+  }
+
+  __device__ __forceinline__ RowStore store_of(const Known& known) const {
+    return RowStore(call_, Sequence{known.batch, known.batch, known.first_token, known.queries},
+                    static_cast<std::int32_t>(blockIdx.y));
+  }
+  /// The rows' tokens anew, where no register has them. begin: the block of threads' first row.
+  static __device__ __forceinline__ void put_tokens(Rows& rows, std::int32_t begin) {
+    const int thread = static_cast<int>(tile::kept(threadIdx.x));
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r)
+      rows[r].token = begin + thread / 32 * kRowsAWarp + ((thread % 32 / 4 + 8 * r) ^ flipped_rows());
   }
 
   /// Rows of Q of which a lane copies a part, where they can be copied: what it has of them, and where it
@@ -271,48 +322,71 @@ class Attention {
     const Visibility visibility{call_, queries.length, keys.length};
     const KeyBlocks blocks(call_, visibility, keys, head, begin, rows_a_block_);
     const std::int32_t first_block = blocks.first, end_block = blocks.end;
-    const SeenByRows own(visibility, bias, blocks, kTile.computed, begin + first_row_of_warp(), kRowsAWarp);
-
-    const KeyRows k_rows = key_rows(k, blocks.first_slot);
+    const Known known{
+        blocks.first_slot,
+        keys.length,
+        blocks.end,
+        begin,
+        SeenByRows(visibility, bias, blocks, kTile.computed, begin + first_row_of_warp(), kRowsAWarp),
+        queries.batch,
+        queries.begin,
+        queries.length};
+    if (!kParksKnown || threadIdx.x % 32 == 0) known_.set(warp(), known);
+    if constexpr (kParksKnown) __syncwarp();
+    const CopyPlaces of_first{CopyK::place(), CopyV::place(), key_rows(k, blocks.first_slot)};
+    copies_.set(thread_, of_first);
     const KeyBlock first = blocks.at(first_block + Threads::part());
-    const std::byte* const first_k = tile::kept(k_rows.first + first.number * k_rows.block_bytes);
+    const std::byte* const first_k = tile::kept(of_first.k_rows + first.number * call_.k_block_bytes);
     const std::byte* const first_v = tile::kept(packed_v(first));
     ptx::wait_for_earlier_kernels();
     if (call_.next_starts == NextStarts::early) ptx::let_the_next_kernel_start();
     read();
     if (first_block < end_block) {
       if (first.number < end_block) {
-        load_k(k_rows, first, first_k);
-        if constexpr (kTwoBuffers) load_v(first, first_v);
+        load_k(of_first, first, first_k);
+        if constexpr (kTwoBuffers) load_v(of_first, first, first_v);
       }
       load_rows();  // where nothing waits for it, it would come into the rows on their way out
     }
     ptx::commit_copies();
     prepare();
+    if constexpr (Shared::kKeepsRows == Keeps::in_shared_memory)
+      rows_.set(thread_, {rows[0].row, rows[1].row});
 #pragma unroll 1
-    for (std::int32_t i = first_block; i < end_block; i += kParts) {
+    for (std::int32_t i = first_block; i < known_.get(warp()).end; i += kParts) {
       // Behind the last one for the last parts of an uneven number: no row sees a key of it.
-      const KeyBlock block = blocks.at(i + Threads::part());
+      const KeyBlock block = block_at(i + Threads::part());
+      const CopyPlaces copies = copies_.get(thread_);
+      const bool has_next = i + 1 < known_.get(warp()).end,
+                 sees = known_.get(warp()).seen.some.has(block.number);
       ptx::wait_copies<0>();
       __syncthreads();  // what was copied is there, and nobody reads the other buffers any more
       if constexpr (kParts == 1) {
         if constexpr (!kTwoBuffers)
-          load_v(block, packed_v(block));
-        else if (i + 1 < end_block)
-          load_block(k_rows, blocks.at(i + 1));
+          load_v(copies, block, packed_v(block));
+        else if (has_next)
+          load_block(copies, block_at(i + 1));
         ptx::commit_copies();
       }
-      const bool sees = own.some.has(block.number);
       const auto multiply = [&](auto& acc) {
-        multiply_qk<S::kQk, Tiles::kQkRow>(acc,
-                                           address(shared_.tiles.q) + first_row_of_warp() * Tiles::kQkRow,
-                                           q_rows_, address_of_k(block), k_columns_, start_of_sums<S>());
+        multiply_qk<S::kQk, Tiles::kQkRow>(acc, Place<Tiles::kQkRow>(reads_.get(thread_).q),
+                                           address_of_k(block), Place<Tiles::kQkRow>(reads_.get(thread_).k),
+                                           start_of_sums<S>());
       };
       const auto weigh = [&](auto& acc, PWords<S, kTiles>& p) {
-        weigh_block<Masses::of_quad, kTile.keys>(acc, p, rows, scheme_, call_,
-                                                 shared_.tiles.keys[block.number & 1],
-                                                 block_constants<S>(call_, block), block, visibility, bias,
-                                                 tile::opaque(own.whole.has(block.number)));
+        const KeyBlock block = block_at(i + Threads::part());
+        const Known& known = known_.get(warp());
+        const bool whole = tile::opaque(known.seen.whole.has(block.number));
+        if constexpr (kParksKnown)
+          if (!whole) put_tokens(rows, known.begin);
+        if constexpr (Shared::kKeepsRows == Keeps::in_shared_memory) {
+#pragma unroll
+          for (int r = 0; r < kRowsALane; ++r) rows[r].row = rows_.get(thread_).of[r];
+        }
+        weigh_block<Masses::of_quad, kTile.keys>(
+            acc, p, rows, scheme_, call_, shared_.tiles.keys[block.number & 1],
+            block_constants<S>(call_, block), block, Visibility{call_, known.queries, known.keys},
+            HeadBias(call_, known.batch, static_cast<std::int32_t>(blockIdx.y)), whole);
       };
       if constexpr (kTwoBuffers) {
         if (sees) {
@@ -332,9 +406,9 @@ class Attention {
         else
           set_all(acc, typename S::Acc{});
         __syncthreads();  // nobody reads K any more
-        if (i + 1 < end_block) {
-          const KeyBlock next = blocks.at(i + 1);
-          load_k(k_rows, next, k_rows.first + next.number * k_rows.block_bytes);
+        if (has_next) {
+          const KeyBlock next = block_at(i + 1);
+          load_k(copies, next, copies.k_rows + next.number * call_.k_block_bytes);
         }
         ptx::commit_copies();
         if (sees) weigh(acc, p);
@@ -343,14 +417,21 @@ class Attention {
         if (sees) fold_values(rows, outputs, p, block);
       }
       if constexpr (kParts > 1) {
-        if (i + kParts < end_block) [[unlikely]] {
+        if (i + kParts < known_.get(warp()).end) [[unlikely]] {
           __syncthreads();  // nobody reads the buffers any more
-          const KeyBlock next = blocks.at(i + kParts + Threads::part());
-          if (next.number < end_block) load_block(k_rows, next);
+          const KeyBlock next = block_at(i + kParts + Threads::part());
+          if (next.number < known_.get(warp()).end) load_block(copies_.get(thread_), next);
           ptx::commit_copies();
         }
       }
     }
+  }
+
+  /// Key block `number` of the rows' sequence.
+  __device__ __forceinline__ KeyBlock block_at(std::int32_t number) const {
+    const Known& known = known_.get(warp());
+    const std::int32_t size = call_.key_block, begin = number * size;
+    return {number, begin, min(size, known.keys - begin), known.first_slot + number};
   }
 
   /// P V of the block into the outputs, so many channels at a time as leave registers for the rest.
@@ -361,7 +442,7 @@ class Attention {
 #pragma unroll
     for (int first = 0; first < kTile.head_dim / 8; first += kSome) {
       typename S::PvAcc pv[kSome][4];
-      multiply_pv<S::kP, S::kV, Tiles::kVRow>(pv, p.word, address_of_v(block), v_columns_, first);
+      multiply_pv<S::kP, S::kV, Tiles::kVRow>(pv, p.word, address_of_v(block), place_of_v(), first);
       const typename S::Channel unit = scheme_.channel({});
       if constexpr (LongRows<S>)
         outputs.fold(first, pv);
@@ -375,27 +456,30 @@ class Attention {
   }
 
   __device__ __forceinline__ const std::byte* packed_v(const KeyBlock& block) const {
-    return call_.packed.v + std::int64_t{block.slot} * kTile.head_dim * Tiles::kVRow;
+    return call_.packed.v + std::int64_t{block.slot} * kTile.head_dim * Tiles::kVRow +
+           CopyV::offset(Tiles::kVRow);
   }
-  __device__ __forceinline__ void load_block(const KeyRows& k, const KeyBlock& block) {
-    load_k(k, block, k.first + block.number * k.block_bytes);
-    load_v(block, packed_v(block));
+  __device__ __forceinline__ void load_block(const CopyPlaces& places, const KeyBlock& block) {
+    load_k(places, block, places.k_rows + block.number * call_.k_block_bytes);
+    load_v(places, block, packed_v(block));
   }
   /// from: where the block's rows lie.
-  __device__ __forceinline__ void load_k(const KeyRows& k, const KeyBlock& block, const std::byte* from) {
-    k.copy(address_of_k(block), from, block.keys);
+  __device__ __forceinline__ void load_k(const CopyPlaces& places, const KeyBlock& block,
+                                         const std::byte* from) {
+    CopyK::copy(address_of_k(block) + places.k, from, call_.k_row_bytes, block.keys);
     using Keys = typename Tiles::Keys;
     if constexpr (Keys::kBytes > 0)
-      copy_bytes<Keys::kBytes>(address(shared_.tiles.keys[block.number & 1]),
+      copy_bytes<Keys::kBytes>(buffer_of(shared_.tiles.keys, block),
                                call_.packed.keys + std::int64_t{block.slot} * Keys::kBytes);
   }
 
-  __device__ __forceinline__ void load_v(const KeyBlock& block, const std::byte* from) {
-    copy_v_(address_of_v(block), from, kTile.head_dim);
+  __device__ __forceinline__ void load_v(const CopyPlaces& places, const KeyBlock& block,
+                                         const std::byte* from) {
+    CopyV::copy(address_of_v(block) + (kSameRows ? places.k : places.v), from, Tiles::kVRow, kTile.head_dim);
     if constexpr (!std::is_empty_v<typename S::Channel>) {
       constexpr int kBytes = kTile.head_dim * static_cast<int>(sizeof(typename S::Channel));
       if (call_.packed.channels) [[unlikely]]
-        copy_bytes<kBytes>(address(shared_.tiles.channels[block.number & 1]),
+        copy_bytes<kBytes>(buffer_of(shared_.tiles.channels, block),
                            call_.packed.channels + std::int64_t{block.slot} * kBytes);
     }
   }
@@ -432,10 +516,11 @@ class Attention {
   static_assert(kMostWarps == 4, "the logarithm of 8 is not half of it");
   const Divider rows_a_block_;
   const std::uint32_t address_;  ///< of what is shared
-  const Place<Tiles::kQkRow> q_rows_ = Place<Tiles::kQkRow>::of_rows(flipped_rows());
-  const Place<Tiles::kQkRow> k_columns_ = Place<Tiles::kQkRow>::of_columns();
-  const Place<Tiles::kVRow> v_columns_ = Place<Tiles::kVRow>::of_columns();
-  const RowCopy<Tiles::kVRow, kTile.head_dim, kMostWarps / kParts> copy_v_{Tiles::kVRow};
+  const int thread_;             ///< its number in the block of threads
+  typename Shared::Copies copies_;
+  typename Shared::Reads reads_;
+  typename Shared::KnownByWarp known_;
+  typename Shared::RowsByThread rows_;
   const S scheme_;
 };
 

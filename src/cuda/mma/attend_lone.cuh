@@ -51,10 +51,10 @@ class LoneAttention : Attention<S, kTile> {
       return KeyBlock{i, i * size, min(size, keys.length - i * size), first_slot + i};
     };
     const KeyBlock first = block_at(part);
-    const typename Base::KeyRows k_rows = Base::key_rows(k, first_slot);
+    const CopyPlaces places{Base::CopyK::place(), Base::CopyV::place(), Base::key_rows(k, first_slot)};
     const typename Base::QueryRows query_rows = Base::query_rows_of(q, begin, queries.length);
     const float* const q_scale = tile::kept(q.scale_at(min(own_row, queries.length - 1), 0));
-    const std::byte* const first_k = tile::kept(k_rows.first + first.number * k_rows.block_bytes);
+    const std::byte* const first_k = tile::kept(places.k_rows + first.number * call_.k_block_bytes);
     const std::byte* const first_v = tile::kept(Base::packed_v(first));
     EndScalesAt scales_at[kOfThread];
 #pragma unroll
@@ -70,12 +70,12 @@ class LoneAttention : Attention<S, kTile> {
     ChannelScales<DeviceLane> of_channels[kOfThread];
 #pragma unroll
     for (int i = 0; i < kOfThread; ++i) of_channels[i] = scales_at[i].read();
-    Base::load_k(k_rows, first, first_k);
-    Base::load_v(first, first_v);
+    Base::load_k(places, first, first_k);
+    Base::load_v(places, first, first_v);
     Base::load_q(q, query_rows, begin, queries.length);
     ptx::commit_copies();
     if constexpr (kTurns > 1) {
-      Base::load_block(k_rows, block_at(1));
+      Base::load_block(places, block_at(1));
       ptx::commit_copies();
     }
 #pragma unroll
@@ -156,11 +156,11 @@ class LoneAttention : Attention<S, kTile> {
                                                            const KeyBlock& block) const {
     PWords<S, kTiles> p;
     typename S::Acc acc[kTiles][4];
-    multiply_qk<S::kQk, Tiles::kQkRow>(
-        acc, Base::address(shared_.tiles.q) + Base::first_row_of_warp() * Tiles::kQkRow, Base::q_rows_,
-        Base::address_of_k(block), Base::k_columns_, typename S::Acc{});
+    multiply_qk<S::kQk, Tiles::kQkRow>(acc, Place<Tiles::kQkRow>(Base::reads_.get(0).q),
+                                       Base::address_of_k(block), Place<Tiles::kQkRow>(Base::reads_.get(0).k),
+                                       typename S::Acc{});
     const typename S::Term term = lone.weigh(acc, block.keys, shared_.tiles.keys[block.number], p);
-    multiply_pv<S::kP, S::kV, Tiles::kVRow>(pv, p.word, Base::address_of_v(block), Base::v_columns_, 0);
+    multiply_pv<S::kP, S::kV, Tiles::kVRow>(pv, p.word, Base::address_of_v(block), Base::place_of_v(), 0);
     return term;
   }
   static __device__ __forceinline__ void keep(PvAcc& to, const PvAcc& from) {

@@ -6,6 +6,7 @@
 #include "cuda/ptx/cp_async.cuh"
 #include "cuda/tile/kept.cuh"
 #include "cuda/tile/swizzle.cuh"
+#include "cuda/tile/threads.cuh"
 
 namespace octet::cuda::mma {
 
@@ -14,36 +15,41 @@ namespace octet::cuda::mma {
 template <int kRowBytes, int kRows, int kWarps>
 class RowCopy {
  public:
-  /// row_bytes: from a row in global memory to the next.
-  __device__ __forceinline__ explicit RowCopy(std::int64_t row_bytes) : row_bytes_(row_bytes) {
-    const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
-    const int row = warp * kRowsATurn + lane / kTogether, chunk = lane % kTogether;
-    to_ = tile::kept(tile::chunk_offset<kRowBytes>(row, chunk));
-    from_ = tile::kept(row * row_bytes + chunk * 16);
+  /// From the first row in global memory to what the thread copies first. row_bytes: from a row to the next.
+  static __device__ __forceinline__ std::int64_t offset(std::int64_t row_bytes) {
+    const std::uint32_t thread = tile::kept(threadIdx.x);
+    return thread / kTogether * row_bytes + thread % kTogether * 16;
+  }
+  /// Where the thread's first chunk lies in a tile.
+  static __device__ __forceinline__ std::uint32_t place() {
+    const int thread = static_cast<int>(threadIdx.x);
+    return tile::chunk_offset<kRowBytes>(thread / kTogether, thread % kTogether);
   }
 
-  /// rows: that there are. to: shared address of the tile, a multiple of kRowBytes.
-  __device__ __forceinline__ void operator()(std::uint32_t to, const std::byte* from, int rows) const {
+  /// rows: that there are. to, from: the thread's own, in shared and in global memory.
+  static __device__ __forceinline__ void copy(std::uint32_t to, const std::byte* from, std::int64_t row_bytes,
+                                              int rows) {
     constexpr int kFullTurn = kWarps * kRowsATurn, kTurns = (kRows + kFullTurn - 1) / kFullTurn;
-    const int turn = static_cast<int>(blockDim.x / 32) * kRowsATurn;
-    to += to_, from += from_;
-    if (turn == kFullTurn) [[likely]] {
+    const int threads = tile::threads_along_x();
+    if (threads == kWarps * 32) [[likely]] {
       const bool all = kRows % kFullTurn == 0 && rows == kRows;
       const int left = rows - static_cast<int>(threadIdx.x / kTogether);
 #pragma unroll
       for (int i = 0; i < kTurns; ++i) {
-        if (all || left > i * kFullTurn) copy(to + i * kFullTurn * kRowBytes, from);
-        from += kFullTurn * row_bytes_;
+        if (all || left > i * kFullTurn) copy_row(to + i * kFullTurn * kRowBytes, from);
+        from += kFullTurn * row_bytes;
       }
     } else {
-      // Few warps: four turns at a time, for their addresses' sake.
+      // Few warps: four turns at a time, for their addresses' sake. note: steps are made here, where the
+      // compiler would keep them through the loop of key blocks.
       constexpr int kSome = 4;
-      const std::int64_t step = turn * row_bytes_;
+      const int turn = threads / kTogether;
+      const std::int64_t step = turn * tile::kept(row_bytes);
 #pragma unroll 1
       for (int left = rows - static_cast<int>(threadIdx.x / kTogether); left > 0; left -= kSome * turn) {
 #pragma unroll
         for (int i = 0; i < kSome; ++i) {
-          if (left > i * turn) copy(to, from);
+          if (left > i * turn) copy_row(to, from);
           to += turn * kRowBytes, from += step;
         }
       }
@@ -54,20 +60,17 @@ class RowCopy {
   static constexpr int kChunks = kRowBytes / 16, kTogether = kChunks < 4 ? kChunks : 4;  // beside each other
   static constexpr int kRowsATurn = 32 / kTogether;                                      // of a warp
 
-  static __device__ __forceinline__ void copy(std::uint32_t to, const std::byte* from) {
+  static __device__ __forceinline__ void copy_row(std::uint32_t to, const std::byte* from) {
 #pragma unroll
     for (int i = 0; i < kChunks; i += kTogether) ptx::copy_async(to ^ (i * 16), from + i * 16);
   }
-
-  std::int64_t row_bytes_, from_;
-  std::uint32_t to_;
 };
 
 /// Bytes that lie together, a multiple of 16.
 template <int kBytes>
 __device__ __forceinline__ void copy_bytes(std::uint32_t to, const std::byte* from) {
-  for (int i = static_cast<int>(threadIdx.x) * 16; i < kBytes; i += static_cast<int>(blockDim.x) * 16)
-    ptx::copy_async(to + i, from + i);
+  const int step = tile::threads_along_x() * 16;
+  for (int i = static_cast<int>(threadIdx.x) * 16; i < kBytes; i += step) ptx::copy_async(to + i, from + i);
 }
 
 }  // namespace octet::cuda::mma

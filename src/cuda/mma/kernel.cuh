@@ -12,7 +12,9 @@ namespace octet::cuda::mma {
 /// Measured on an H200, int8 without constants of keys: 4 x 32 x 4096 x 64 355 TOPS by four and 333 by three,
 /// 1 x 16 x 16384 x 128 496 by three and 440 by two; f16 of 64 channels 198 by four and 235 by three. Long
 /// rows spill beside a third block, and took 13 % longer (`integer`, 4 x 32 x 4096 x 64), but for those of
-/// lone blocks, which keep no sums of 64 bits.
+/// lone blocks, which keep no sums of 64 bits. qflash and its kin spilled 350 bytes beside a fourth block (64
+/// channels) or a third (128), e4m3 and e5m2 in 16 bits about 100 beside a third: shared memory of an A100
+/// holds two of those.
 template <class S, Tile kTile>
 constexpr int blocks_a_processor() {
   constexpr bool kLight = std::is_empty_v<typename S::Key> && Element<S::kV>::kBytes == 1;
@@ -21,6 +23,9 @@ constexpr int blocks_a_processor() {
   if (kTile.lone_blocks > 0) return kTile.head_dim <= 32 ? 5 : 4;
   if (kTile.key_parts > 1) return 3;
   if (LongRows<S>) return 2;
+  if (requires { S::kAsksOptions; } && kLight) return kTile.head_dim > 64 ? 2 : 3;
+  constexpr bool kHalves = Element<S::kQk>::kBytes == 2 && Element<S::kV>::kBytes == 2;
+  if (kHalves && !std::is_empty_v<typename S::Key> && kTile.keys > 64) return 2;
   if (kTile.head_dim > 64) return kLight ? 3 : 2;
   return kLight ? 4 : 3;
 }

@@ -18,7 +18,7 @@ __device__ __forceinline__ void set_all(Acc (&acc)[kTiles][4], Acc start) {
 }
 
 /// A lane's place in tiles of rows of kRowBytes, of which ldmatrix reads sixteen rows and 32 bytes at a time.
-/// Steps along a row change bits within it alone, so a place is made once and moved by an exclusive or.
+/// Steps along a row change bits within it alone: a place is moved by an exclusive or.
 template <int kRowBytes>
 class Place {
  public:
@@ -32,6 +32,9 @@ class Place {
     const int lane = static_cast<int>(threadIdx.x % 32);
     return {(lane & 7) + (lane >> 4) * 8, lane >> 3 & 1};
   }
+  /// One that was made before: an offset in tiles, or a shared address in one.
+  __device__ __forceinline__ explicit Place(std::uint32_t offset) : offset_(offset) {}
+  __device__ __forceinline__ std::uint32_t offset() const { return offset_; }
   /// tile: the shared address of its first row, a multiple of kRowBytes.
   __device__ __forceinline__ void load(std::uint32_t (&words)[4], std::uint32_t tile, int sixteen,
                                        int step) const {
@@ -40,22 +43,20 @@ class Place {
 
  private:
   /// row, chunk: of the 16 bytes that the lane points to, in the first sixteen rows and step.
-  __device__ __forceinline__ Place(int row, int chunk)
-      : offset_(tile::kept(tile::chunk_offset<kRowBytes>(row, chunk))) {}
+  __device__ __forceinline__ Place(int row, int chunk) : offset_(tile::chunk_offset<kRowBytes>(row, chunk)) {}
   std::uint32_t offset_;
 };
 
-/// acc = start + Q K^T of the warp's rows and all keys of the tile. q: shared address of the warp's rows, k:
-/// of the keys', kRowBytes each.
+/// acc = start + Q K^T of the warp's rows and all keys of the tile. rows: the place's shared address; k: the
+/// keys', kRowBytes each.
 template <Operand kOperand, int kRowBytes, int kTiles, class Acc>
-__device__ __forceinline__ void multiply_qk(Acc (&acc)[kTiles][4], std::uint32_t q,
-                                            const Place<kRowBytes>& rows, std::uint32_t k,
-                                            const Place<kRowBytes>& columns, Acc start) {
+__device__ __forceinline__ void multiply_qk(Acc (&acc)[kTiles][4], const Place<kRowBytes>& rows,
+                                            std::uint32_t k, const Place<kRowBytes>& columns, Acc start) {
   set_all(acc, start);
 #pragma unroll
   for (int step = 0; step < kRowBytes / 32; ++step) {
     std::uint32_t a[4];
-    rows.load(a, q, 0, step);
+    rows.load(a, 0, 0, step);
 #pragma unroll
     for (int pair = 0; pair < (kTiles + 1) / 2; ++pair) {
       std::uint32_t b[4];

@@ -8,10 +8,12 @@
 #include "base/hd.h"
 #include "cuda/attn/epilogue.cuh"
 #include "cuda/attn/key_arrays.cuh"
+#include "cuda/attn/key_block.cuh"
 #include "cuda/attn/key_parts.cuh"
 #include "cuda/attn/lone_block.cuh"
 #include "cuda/attn/operand.cuh"
 #include "cuda/attn/outputs.cuh"
+#include "cuda/mma/parked.cuh"
 #include "cuda/mma/tile.h"
 
 namespace octet::cuda::mma {
@@ -48,13 +50,47 @@ requires(kTile.lone_blocks > 0) struct PartsOfTile<S, kTile> {
   using Parts = LoneParts<S, kTile.head_dim, kTile.key_parts>;
 };
 
+/// Where places of threads are: parked by kernels of 8-bit Q and K with 128 keys and up to 64 channels. Not
+/// by those without constants of keys that have registers left: of parts of the keys, or of V in 16 bits.
+template <class S>
+constexpr Keeps keeps_places(const Tile& tile) {
+  constexpr bool kHasKeys = !std::is_empty_v<typename S::Key>, kBytes = Element<S::kV>::kBytes == 1;
+  const bool parks = tile.keys > 64 && tile.head_dim <= 64 && tile.lone_blocks == 0 &&
+                     Element<S::kQk>::kBytes == 1 && (kHasKeys || (kBytes && tile.key_parts == 1));
+  return parks ? Keeps::in_shared_memory : Keeps::in_registers;
+}
+/// Where what warps know is: parked by the same, and by those without constants of keys that run three or
+/// four blocks of threads a processor.
+template <class S>
+constexpr Keeps keeps_known(const Tile& tile) {
+  constexpr bool kBytes = Element<S::kV>::kBytes == 1;
+  const bool dense = std::is_empty_v<typename S::Key> && tile.lone_blocks == 0 && tile.key_parts == 1;
+  const bool many =
+      kBytes ? tile.head_dim == 64 || tile.head_dim == 128 : tile.head_dim == 64 && tile.keys > 64;
+  return dense && many ? Keeps::in_shared_memory : keeps_places<S>(tile);
+}
+
 /// Shared memory of a block of threads: the operands' tiles, and the rows on their way out after them; behind
 /// them what warps keep of their outputs, if anything, or what parts of the keys leave for each other.
 template <class S, Tile kTile>
 struct SharedPlan {
   using Sums = typename PartsOfTile<S, kTile>::Sums;
+  /// Constants of rows are parked where four blocks of threads share a processor's registers.
+  static constexpr Keeps kKeepsPlaces = keeps_places<S>(kTile), kKeepsKnown = keeps_known<S>(kTile),
+                         kKeepsRows = std::is_empty_v<typename S::Key> ? kKeepsPlaces : Keeps::in_registers;
+  struct RowsOfLane {
+    typename S::Row of[kRowsALane];
+  };
+  using Copies = Parked<CopyPlaces, kKeepsPlaces, kMostWarps * 32>;
+  using Reads = Parked<ReadPlaces, kKeepsPlaces, kMostWarps * 32>;
+  using RowsByThread = Parked<RowsOfLane, kKeepsRows, kMostWarps * 32>;
+  using KnownByWarp = Parked<Known, kKeepsKnown, kMostWarps>;
 
   typename S::Channel channels[kTile.head_dim];  ///< constants of rows' ends
+  [[no_unique_address]] typename Copies::Shared copies;
+  [[no_unique_address]] typename Reads::Shared reads;
+  [[no_unique_address]] typename RowsByThread::Shared rows;
+  [[no_unique_address]] typename KnownByWarp::Shared known;
   union {
     SharedTiles<S, kTile> tiles;
     StagedRow<kTile.head_dim> outputs[kMostWarps * kRowsAWarp];

@@ -4,6 +4,13 @@
 
 namespace octet::cuda::tile {
 
+/// blockDim.x, read anew: the compiler would keep it, and what is made of it, all through a loop.
+__device__ __forceinline__ int threads_along_x() {
+  int threads;
+  asm volatile("mov.u32 %0, %%ntid.x;" : "=r"(threads));
+  return threads;
+}
+
 template <int kKeyParts>
 struct Threads {
   static __device__ __forceinline__ int number() {
