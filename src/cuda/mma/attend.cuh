@@ -20,7 +20,7 @@
 #include "cuda/attn/sequence.cuh"
 #include "cuda/attn/softmax.cuh"
 #include "cuda/attn/visibility.cuh"
-#include "cuda/mma/copy_rows.cuh"
+#include "cuda/mma/loads.cuh"
 #include "cuda/mma/parked.cuh"
 #include "cuda/mma/products.cuh"
 #include "cuda/mma/shared_plan.cuh"
@@ -34,33 +34,18 @@ namespace octet::cuda::mma {
 using namespace attn;
 
 template <class S, Tile kTile>
-class Attention {
+class Attention : protected Loads<S, kTile> {
+  using Base = Loads<S, kTile>;
+
  public:
-  using Shared = SharedPlan<S, kTile>;
-  using Tiles = SharedTiles<S, kTile>;
-  static constexpr bool kTwoBuffers = Tiles::kStages == 2;
-  static constexpr int kParts = kTile.key_parts;
-  static constexpr bool kParksKnown = Shared::kKeepsKnown == Keeps::in_shared_memory,
-                        kParksPlaces = Shared::kKeepsPlaces == Keeps::in_shared_memory;
+  using Base::kParts, Base::kTwoBuffers, Base::kParksKnown;
+  using typename Base::Shared;
+  using typename Base::Tiles;
   static_assert(kParts == 1 || ((MergesParts<S> || kTile.lone_blocks > 0) && kTwoBuffers && kParts == 2),
                 "each part has a buffer");
 
   __device__ Attention(const Call& call, Shared& shared)
-      : call_(call),
-        shared_(shared),
-        rows_a_block_(Divider::power_of_two(kLog2RowsAWarp + static_cast<std::int32_t>(blockDim.x / 64))),
-        address_(tile::kept(ptx::shared_address(&shared))),
-        thread_(kParksKnown ? tile::kept(Threads::number()) : Threads::number()),
-        copies_(shared.copies),
-        reads_(shared.reads),
-        known_(shared.known),
-        rows_(shared.rows),
-        scheme_(scheme_of<S>(call)) {
-    reads_.set(thread_, ReadPlaces{address(shared_.tiles.q) + first_row_of_warp() * Tiles::kQkRow +
-                                       Place<Tiles::kQkRow>::of_rows(flipped_rows()).offset(),
-                                   Place<Tiles::kQkRow>::of_columns().offset(),
-                                   Place<Tiles::kVRow>::of_columns().offset()});
-  }
+      : Base(call, shared), known_(shared.known), rows_(shared.rows), scheme_(scheme_of<S>(call)) {}
 
   __device__ __forceinline__ void run() {
     with_rows([&](const HeadOperand& q, const HeadOperand& k, const HeadOperand& v, const HeadBias& bias,
@@ -91,58 +76,14 @@ class Attention {
 
   static constexpr int kTiles = kTile.computed / 8;
   using Rows = LaneRow<S>[kRowsALane];
-  using Threads = tile::Threads<kParts>;
-
-  /// note: where registers are few, none keeps sums of the address and what is at hand in the loop.
-  __device__ __forceinline__ std::uint32_t address(const void* member) const {
-    return (kParksKnown ? tile::kept(address_) : address_) +
-           static_cast<std::uint32_t>(static_cast<const std::byte*>(member) -
-                                      reinterpret_cast<const std::byte*>(&shared_));
-  }
-
-  /// Where K and V of a key block lie, in shared memory.
-  __device__ __forceinline__ std::uint32_t address_of_k(const KeyBlock& block) const {
-    return buffer(address(shared_.tiles.k[0]), sizeof(shared_.tiles.k[0]), block);
-  }
-  __device__ __forceinline__ std::uint32_t address_of_v(const KeyBlock& block) const {
-    return buffer(address(shared_.tiles.v[0]), sizeof(shared_.tiles.v[0]), block);
-  }
-  /// first: the first buffer's address. note: of one buffer it is always the same, of which the compiler is
-  /// not told: registers would keep all that is made of it for the steps of the products, up to twelve words.
-  static __device__ __forceinline__ std::uint32_t buffer(std::uint32_t first, std::uint32_t bytes,
-                                                         const KeyBlock& block) {
-    if constexpr (kTwoBuffers)
-      return first + static_cast<std::uint32_t>(block.number & 1) * bytes;
-    else
-      return tile::kept(first);
-  }
-
-  /// The warp's number; where no register has the thread's, made anew.
-  __device__ __forceinline__ int warp() const {
-    return (kParksPlaces ? thread_ : static_cast<int>(tile::kept(threadIdx.x))) / 32;
-  }
-  /// Rows of K and V that are as long have the same places in their tiles.
-  static constexpr bool kSameRows = Tiles::kQkRow == Tiles::kVRow;
-  __device__ __forceinline__ Place<Tiles::kVRow> place_of_v() const {
-    return Place<Tiles::kVRow>(kSameRows ? reads_.get(thread_).k : reads_.get(thread_).v);
-  }
-
-  /// The one of two arrays that a key block has.
-  template <class Array>
-  __device__ __forceinline__ std::uint32_t buffer_of(const Array (&arrays)[2], const KeyBlock& block) const {
-    return address(arrays) + static_cast<std::uint32_t>(block.number & 1) * sizeof(Array);
-  }
-
-  using CopyK = RowCopy<Tiles::kQkRow, kTile.computed, kMostWarps / kParts>;
-  using CopyV = RowCopy<Tiles::kVRow, kTile.head_dim, kMostWarps / kParts>;
-  /// Where the thread's rows of K of block 0 lie: packed, or as they were given.
-  __device__ __forceinline__ const std::byte* key_rows(const HeadOperand& k, std::int32_t first_slot) const {
-    constexpr int kBytes = Element<S::kQk>::kBytes;
-    const std::byte* const first =
-        call_.packed.k ? call_.packed.k + first_slot * call_.k_block_bytes
-                       : static_cast<const std::byte*>(call_.k.codes.data) + k.offset(0, 0) * kBytes;
-    return tile::kept(first + CopyK::offset(call_.k_row_bytes));
-  }
+  using Base::address_of_k, Base::address_of_v, Base::place_of_v, Base::warp;
+  using Base::call_, Base::shared_, Base::thread_, Base::copies_, Base::reads_, Base::rows_a_block_;
+  using Base::key_rows, Base::query_rows_of, Base::load_q, Base::load_k, Base::load_v, Base::load_block;
+  using Base::packed_v, Base::first_row_of_warp, Base::flipped_rows;
+  using typename Base::CopyK;
+  using typename Base::CopyV;
+  using typename Base::QueryRows;
+  using typename Base::Threads;
 
   /// What the windows of rows' sums begin with (integer_window.h).
   __device__ __forceinline__ std::int32_t octaves_above(std::int32_t keys) const {
@@ -246,67 +187,6 @@ class Attention {
 #pragma unroll
     for (int r = 0; r < kRowsALane; ++r)
       rows[r].token = begin + thread / 32 * kRowsAWarp + ((thread % 32 / 4 + 8 * r) ^ flipped_rows());
-  }
-
-  /// Rows of Q of which a lane copies a part, where they can be copied: what it has of them, and where it
-  /// goes.
-  struct QueryRows {
-    static constexpr int kChunks = Tiles::kQkRow / 16, kTogether = std::min(kChunks, 4);
-    static constexpr int kRowsATurn = 32 / kTogether;
-    static constexpr int kTurns = kRowsAWarp / kRowsATurn / kParts;
-    static_assert(kTurns > 0, "each part copies some of the rows");
-    const std::byte* from[kTurns];
-    std::uint32_t to[kTurns];
-    int dim[kTurns];  ///< channels that there are; 0: no such row
-  };
-  __device__ __forceinline__ QueryRows query_rows_of(const HeadOperand& q, std::int32_t begin,
-                                                     std::int32_t tokens) const {
-    constexpr int kElements = 16 / Element<S::kQk>::kBytes;
-    const DeviceOperand& x = q.operand();
-    const int lane = static_cast<int>(threadIdx.x % 32), chunk = lane % QueryRows::kTogether;
-    QueryRows rows;
-#pragma unroll
-    for (int turn = 0; turn < QueryRows::kTurns; ++turn) {
-      const int row = first_row_of_warp() + (turn * kParts + Threads::part()) * QueryRows::kRowsATurn +
-                      lane / QueryRows::kTogether;
-      const std::int32_t token = begin + row;
-      rows.from[turn] =
-          tile::kept(static_cast<const std::byte*>(x.codes.data) +
-                     q.offset(min(token, tokens - 1), chunk * kElements) * Element<S::kQk>::kBytes);
-      rows.to[turn] = tile::kept(address(shared_.tiles.q) + tile::chunk_offset<Tiles::kQkRow>(row, chunk));
-      rows.dim[turn] = token < tokens ? x.dim - chunk * kElements : 0;
-    }
-    return rows;
-  }
-
-  /// Rows of Q on their way into shared memory, each warp its own, padded by zeros; rows beyond the sequence
-  /// are zeros.
-  __device__ __forceinline__ void load_q(const HeadOperand& q, const QueryRows& rows, std::int32_t begin,
-                                         std::int32_t tokens) {
-    constexpr int kElements = 16 / Element<S::kQk>::kBytes, kChunks = QueryRows::kChunks;
-    const DeviceOperand& x = q.operand();
-    const int lane = static_cast<int>(threadIdx.x % 32);
-    if (call_.q_in_chunks) [[likely]] {
-#pragma unroll
-      for (int turn = 0; turn < QueryRows::kTurns; ++turn) {
-#pragma unroll
-        for (int c = 0; c < kChunks; c += QueryRows::kTogether)
-          ptx::copy_async_or_zeros(rows.to[turn] ^ (c * 16), rows.from[turn] + c * 16,
-                                   c * kElements < rows.dim[turn] ? 16 : 0);
-      }
-      return;
-    }
-#pragma unroll 1
-    for (int i = Threads::part() * 32 + lane; i < kRowsAWarp * kChunks; i += 32 * kParts) {
-      const int row = first_row_of_warp() + i / kChunks, chunk = i % kChunks;
-      const std::int32_t token = begin + row, first = chunk * kElements;
-      Elements<S::kQk, 16> element{};
-#pragma unroll 1
-      for (int c = 0; c < kElements && first + c < x.dim && token < tokens; ++c)
-        element.of[c] = element_of<S::kQk>(q.number(token, first + c));
-      *reinterpret_cast<uint4*>(shared_.tiles.q + tile::chunk_offset<Tiles::kQkRow>(row, chunk)) =
-          __builtin_bit_cast(uint4, element);
-    }
   }
 
   /// load_rows(): Q; read() and prepare(): what rows and their ends need, read before the copies, behind
@@ -455,35 +335,6 @@ class Attention {
     }
   }
 
-  __device__ __forceinline__ const std::byte* packed_v(const KeyBlock& block) const {
-    return call_.packed.v + std::int64_t{block.slot} * kTile.head_dim * Tiles::kVRow +
-           CopyV::offset(Tiles::kVRow);
-  }
-  __device__ __forceinline__ void load_block(const CopyPlaces& places, const KeyBlock& block) {
-    load_k(places, block, places.k_rows + block.number * call_.k_block_bytes);
-    load_v(places, block, packed_v(block));
-  }
-  /// from: where the block's rows lie.
-  __device__ __forceinline__ void load_k(const CopyPlaces& places, const KeyBlock& block,
-                                         const std::byte* from) {
-    CopyK::copy(address_of_k(block) + places.k, from, call_.k_row_bytes, block.keys);
-    using Keys = typename Tiles::Keys;
-    if constexpr (Keys::kBytes > 0)
-      copy_bytes<Keys::kBytes>(buffer_of(shared_.tiles.keys, block),
-                               call_.packed.keys + std::int64_t{block.slot} * Keys::kBytes);
-  }
-
-  __device__ __forceinline__ void load_v(const CopyPlaces& places, const KeyBlock& block,
-                                         const std::byte* from) {
-    CopyV::copy(address_of_v(block) + (kSameRows ? places.k : places.v), from, Tiles::kVRow, kTile.head_dim);
-    if constexpr (!std::is_empty_v<typename S::Channel>) {
-      constexpr int kBytes = kTile.head_dim * static_cast<int>(sizeof(typename S::Channel));
-      if (call_.packed.channels) [[unlikely]]
-        copy_bytes<kBytes>(buffer_of(shared_.tiles.channels, block),
-                           call_.packed.channels + std::int64_t{block.slot} * kBytes);
-    }
-  }
-
   /// Constants of all channels for rows' ends, two a thread at a time: both are on their way before either is
   /// waited for.
   __device__ __forceinline__ void put_channels(const HeadOperand& v) {
@@ -501,24 +352,9 @@ class Attention {
     }
   }
 
-  /// Of two parts, the second one's halves of rows change places: what a lane ends lies first.
-  static __device__ __forceinline__ int flipped_rows() { return 8 * Threads::part(); }
   static __device__ __forceinline__ int channel_of_lane(int tile, int c) {
     return tile * 8 + static_cast<int>(threadIdx.x % 4) * 2 + c;
   }
-  static __device__ __forceinline__ int first_row_of_warp() {
-    return static_cast<int>(threadIdx.x / 32) * kRowsAWarp;
-  }
-
-  const Call& call_;
-  Shared& shared_;
-  // 1, 2 or 4 warps: half of them is the logarithm.
-  static_assert(kMostWarps == 4, "the logarithm of 8 is not half of it");
-  const Divider rows_a_block_;
-  const std::uint32_t address_;  ///< of what is shared
-  const int thread_;             ///< its number in the block of threads
-  typename Shared::Copies copies_;
-  typename Shared::Reads reads_;
   typename Shared::KnownByWarp known_;
   typename Shared::RowsByThread rows_;
   const S scheme_;
