@@ -67,10 +67,9 @@ class Outputs {
   template <int kSome, class ChannelOf>
   __device__ __forceinline__ void fold(const S& scheme, int first, const typename S::PvAcc (&pv)[kSome][4],
                                        const LaneRow<S> (&rows)[kRowsALane], const ChannelOf& channel_of) {
-    static_assert(kKept % kSome == 0, "sums that are folded together lie together");
     Four some[kSome];
 #pragma unroll
-    for (int i = 0; i < kSome; ++i) some[i] = first < kKept ? out_[first + i] : in_memory(first + i);
+    for (int i = 0; i < kSome; ++i) some[i] = first + i < kKept ? out_[first + i] : in_memory(first + i);
 #pragma unroll
     for (int r = 0; r < kRowsALane; ++r) {
       if (!rows[r].sees) continue;
@@ -95,7 +94,7 @@ class Outputs {
     }
 #pragma unroll
     for (int i = 0; i < kSome; ++i) {
-      if (first < kKept)
+      if (first + i < kKept)
         out_[first + i] = some[i];
       else
         in_memory(first + i) = some[i];

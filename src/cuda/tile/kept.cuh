@@ -27,4 +27,9 @@ __device__ __forceinline__ T* kept(T* at) {
 /// the loop for each value.
 __device__ __forceinline__ bool opaque(bool flag) { return kept(static_cast<std::uint32_t>(flag)) != 0; }
 
+/// A number that is the same in all lanes, of which the compiler is told: it lies in a register of the warp,
+/// and so does what is made of it. All lanes are there. sm_80.
+__device__ __forceinline__ std::uint32_t of_warp(std::uint32_t x) { return __reduce_max_sync(~0u, x); }
+__device__ __forceinline__ std::int32_t of_warp(std::int32_t x) { return __reduce_max_sync(~0u, x); }
+
 }  // namespace octet::cuda::tile

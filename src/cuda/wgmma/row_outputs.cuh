@@ -30,13 +30,12 @@ __device__ __forceinline__ void multiply_pv(Sum (&sums)[kTiles][4], const PWords
 
 /// Numbers in registers, into which the sums of each key block are folded, so many channels at a time as
 /// leave room for the rest.
-template <class S, int kTiles>
+template <class S, int kTiles, int kKept>
 class RowOutputs {
-  using Numbers = Outputs<S, kTiles, kTiles>;
+  using Numbers = Outputs<S, kTiles, kKept>;
 
  public:
   using Shared = typename Numbers::Shared;
-  static_assert(std::is_empty_v<Shared>, "all are in registers");
   __device__ __forceinline__ explicit RowOutputs(Shared& shared) : numbers_(shared, local_) {}
 
   /// of_channels: the key block's constants of channels; null: V's scales do not vary along tokens.

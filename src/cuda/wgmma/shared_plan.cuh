@@ -9,6 +9,8 @@
 #include "cuda/attn/epilogue.cuh"
 #include "cuda/attn/key_arrays.cuh"
 #include "cuda/attn/operand.cuh"
+#include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/tile/kept.cuh"
 #include "cuda/tile/lines.cuh"
 #include "cuda/wgmma/row_outputs.cuh"
 #include "cuda/wgmma/tile.h"
@@ -38,21 +40,33 @@ constexpr Tile tile_of(int index) {
   return {dim, dim > 128 ? 2 : dim == 64 && kLeavesRegisters ? 4 : 3};
 }
 
-/// Registers of a thread that copies and of one that multiplies, in the steps of setmaxnreg.
+/// Registers of a thread that copies and of one that multiplies, in the steps of setmaxnreg. Together those
+/// that a block of threads begins with, for setmaxnreg deals out no others: of 640 threads 96 each, of 512
+/// 128, of 384 168.
 struct Registers {
   int copying, multiplying;
 };
-/// Together those that a block of threads begins with, for setmaxnreg deals out no others: of 640 threads 96
-/// each, of 512 128, of 384 168. What those who multiply do not need spares those who copy spills.
-template <class S>
 constexpr Registers registers_of(const Tile& tile) {
-  constexpr bool kOfBytes = Element<S::kV>::kBytes == 1;
   if (tile.warpgroups == 4) return {32, 112};
-  // As measured, not as derived: what the compiler spills follows no rule. (docs/cuda.md)
-  if (tile.warpgroups == 3)
-    return kOfBytes && kKeyWords<S> == (tile.head_dim == 64 ? 1 : 3) ? Registers{32, 160}
-                                                                     : Registers{56, 152};
-  return kOfBytes && kKeyWords<S> > 0 ? Registers{40, 232} : Registers{56, 224};
+  if (tile.warpgroups == 3) return {32, 160};
+  return {40, 232};
+}
+
+/// Tiles of eight channels whose outputs registers hold from key block to key block. Those of the others are
+/// in shared memory while weights are made: so many as let the compiler spill next to nothing, which it does
+/// where a row's outputs are in its way. As measured: five where three or four were enough cost 10 %.
+/// (docs/cuda.md)
+template <class S>
+constexpr int kept_tiles(const Tile& tile) {
+  constexpr bool kOfBytes = Element<S::kV>::kBytes == 1, kAdds = requires { S::kAddsAsTheyAre; };
+  int parked = 0;
+  if (tile.warpgroups == 4)
+    parked = kAdds ? 4 : 5;
+  else if (tile.head_dim == 128)
+    parked = kAdds ? (kOfBytes ? 0 : 2) : 4;
+  else if (tile.head_dim == 256 && !kAdds)
+    parked = kOfBytes && kKeyWords<S> > 0 ? 3 : 0;
+  return tile.head_dim / 8 - parked;
 }
 
 /// Tiles of a scheme's operands.
@@ -86,11 +100,15 @@ struct Barriers {
 template <class S, Tile kTile>
 struct SharedPlan {
   using Tiles = OperandTiles<S, kTile>;
-  using Outputs = RowOutputs<S, kTile.head_dim / 8>;
+  using Outputs = RowOutputs<S, kTile.head_dim / 8, kept_tiles<S>(kTile)>;
   static constexpr int kRows = kTile.warpgroups * kRowsAWarpgroup;
+  static constexpr int kWarps = kRows / kRowsAWarp;  ///< that multiply
+  static constexpr int kOfOutputs = std::is_empty_v<typename Outputs::Shared>
+                                        ? 0
+                                        : kWarps * static_cast<int>(sizeof(typename Outputs::Shared));
   /// So many buffers as fit beside the rest, up to four.
-  static constexpr int kRoom =
-      kSharedBytes - kRows * Tiles::kQkRow - 8 * 1024;  // barriers and what is aligned: 8 KiB
+  static constexpr int kRoom = kSharedBytes - kRows * Tiles::kQkRow - kOfOutputs -
+                               8 * 1024;  // constants of ends, barriers and what is aligned: 8 KiB
   static constexpr int kOfBuffer =
       static_cast<int>(sizeof(typename Tiles::Buffer) + sizeof(typename Tiles::Constants));
   static constexpr int kStages = std::clamp(kRoom / kOfBuffer, 1, 4);
@@ -104,11 +122,64 @@ struct SharedPlan {
   };
   typename Tiles::Constants constants[kStages];
   typename S::Channel channels[kTile.head_dim];  ///< constants of rows' ends
-  typename Outputs::Shared of_outputs;
+  typename Outputs::Shared of_outputs[kWarps];
   /// Of a buffer, or of its K and its V apart where there is one: K of the next key block comes while V is
   /// multiplied.
   static constexpr int kSets = kStages > 1 ? 1 : 2;
   Barriers barriers[kStages][kSets];
+};
+
+/// Where the parts of a plan lie in shared memory. note: from offsets; differences of pointers cost a
+/// register.
+template <class S, Tile kTile>
+class SharedAddresses {
+  using Plan = SharedPlan<S, kTile>;
+  using Tiles = typename Plan::Tiles;
+
+ public:
+  __device__ __forceinline__ explicit SharedAddresses(const Plan& plan)
+      : plan_(tile::of_warp(ptx::shared_address(&plan))) {}
+  __device__ __forceinline__ std::uint32_t q(int warpgroup) const {
+    return plan_ + offsetof(Plan, tiles.q) + warpgroup * sizeof(Plan::tiles.q[0]);
+  }
+  __device__ __forceinline__ std::uint32_t k(int stage) const {
+    return buffer(stage) + offsetof(typename Tiles::Buffer, k);
+  }
+  __device__ __forceinline__ std::uint32_t v(int stage) const {
+    return buffer(stage) + offsetof(typename Tiles::Buffer, v);
+  }
+  /// Constants of a key block: of its keys, its channels, its own.
+  __device__ __forceinline__ std::uint32_t keys(int stage) const {
+    return constants(stage) + offsetof(typename Tiles::Constants, keys);
+  }
+  __device__ __forceinline__ std::uint32_t channels(int stage) const {
+    return constants(stage) + offsetof(typename Tiles::Constants, channels);
+  }
+  __device__ __forceinline__ std::uint32_t block(int stage) const {
+    return constants(stage) + offsetof(typename Tiles::Constants, block);
+  }
+  __device__ __forceinline__ std::uint32_t is_copied(int stage, int set) const {
+    return barriers(stage, set) + offsetof(Barriers, is_copied);
+  }
+  __device__ __forceinline__ std::uint32_t is_full(int stage, int set) const {
+    return barriers(stage, set) + offsetof(Barriers, is_full);
+  }
+  __device__ __forceinline__ std::uint32_t is_free(int stage, int set) const {
+    return barriers(stage, set) + offsetof(Barriers, is_free);
+  }
+
+ private:
+  __device__ __forceinline__ std::uint32_t buffer(int stage) const {
+    return plan_ + offsetof(Plan, tiles.buffers) + stage * sizeof(typename Tiles::Buffer);
+  }
+  __device__ __forceinline__ std::uint32_t constants(int stage) const {
+    return plan_ + offsetof(Plan, constants) + stage * sizeof(typename Tiles::Constants);
+  }
+  __device__ __forceinline__ std::uint32_t barriers(int stage, int set) const {
+    return plan_ + offsetof(Plan, barriers) + (stage * Plan::kSets + set) * sizeof(Barriers);
+  }
+
+  std::uint32_t plan_;
 };
 
 }  // namespace octet::cuda::wgmma
