@@ -26,6 +26,7 @@ bool has_avx512_bf16() { return bit(cpuid(7, 1).eax, 5); }
 bool has_avx512_fp16() { return bit(cpuid(7, 0).edx, 23); }
 
 bool has_slow_bf16() { return __builtin_cpu_is("intel") != 0; }
+bool asks_second_level() { return __builtin_cpu_is("intel") != 0; }
 
 bool gains_by_asking() { return has_avx_vnni(); }
 

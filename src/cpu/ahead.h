@@ -9,7 +9,7 @@
 namespace octet::cpu {
 
 /// How far few rows ask memory for K and V before they read them: Tile::ahead.
-std::int64_t bytes_ahead();
+Ahead ahead_of_few_rows();
 
 /// Whether queries and the lines of outputs are asked for during the products: where a call's outputs push
 /// each other out of the second-level cache. Else asking for what is there costs 1 to 2 % at 197 tokens.

@@ -89,7 +89,8 @@ class Call {
 
   std::int64_t group() const { return problem_.desc.heads_q / problem_.desc.heads_kv; }
   std::int64_t heads_together() const {
-    return std::clamp<std::int64_t>(kMostRows / std::max<std::int64_t>(longest_q_, 1), 1, group());
+    return std::clamp<std::int64_t>(most_rows(nest_.packing.rows) / std::max<std::int64_t>(longest_q_, 1), 1,
+                                    group());
   }
   std::int64_t query_blocks() const { return rows_.units(longest_q_); }
   std::int64_t units() const {
@@ -175,7 +176,7 @@ class Call {
     call.prepare = prepare_, call.code_products = nest_.code_products;
     call.head = packed_.head(memory_.packed, problem_, unit.sequence, problem_.kv_head(unit.head));
     call.rows = rows, call.dim_groups = groups, call.dim_v = dim_v;
-    call.ahead = bytes_ahead();
+    call.ahead = ahead_of_few_rows();
 
     std::byte* q_packed = scratch.take<std::byte>(padded * groups * 4);
     std::int32_t* q_size = scratch.take<std::int32_t>(padded + kRowsBeyond);

@@ -399,8 +399,9 @@ class RowsNest {
   /// The tile of Q K^T for keys from `low`.
   Tile qk_tile(const ThisVisit& visit, std::int64_t low, std::int32_t (&start)[kRows]) const {
     const std::int64_t row = 4 * call_.dim_groups;
+    const Element k = few_rows(visit) ? kQk.few_k : kQk.k;
     for (std::int64_t r = 0; r < kRows; ++r)
-      start[r] = kQk.k == Element::u8_bias ? -128 * call_.q_sum[visit.group * kRows + r] : 0;
+      start[r] = k == Element::u8_bias ? -128 * call_.q_sum[visit.group * kRows + r] : 0;
     return {call_.q + visit.group * kRows * row,
             row,
             k_at(visit.block.begin + low),
@@ -411,7 +412,7 @@ class RowsNest {
             memory_.score + 4 * low,
             memory_.score_row,
             visit.live,
-            few_rows(visit) ? call_.ahead : 0};
+            few_rows(visit) ? call_.ahead : Ahead{}};
   }
 
   /// P V into the rows' outputs.

@@ -108,7 +108,7 @@ struct RowsCall {
   const float* channel;              ///< [dim_v, padded]: V's scale of a channel at the end
   const std::int32_t* channel_exponent;  ///< the same: 2^exponent
   Parts parts;
-  std::int64_t ahead;   ///< Tile::ahead
+  Ahead ahead;          ///< Tile::ahead
   WantedRows to_read;   ///< Q of the call that likely comes next
   WantedRows to_write;  ///< where the results go in the end
   std::byte* scratch;   ///< scratch_bytes() of them, aligned to 64

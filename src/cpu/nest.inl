@@ -21,12 +21,12 @@ struct NestFor {
       __is_empty(typename S::Key) ? 0 : static_cast<std::int64_t>(sizeof(typename S::Key)) / (4 * kLanes);
 
   static void attend(const RowsCall& call) {
-    Isa::begin();
+    Isa::begin(call.dim_groups);
     Rows(call).run();
     Isa::end();
   }
   static void part(const RowsCall& call) {
-    Isa::begin();
+    Isa::begin(call.dim_groups);
     Rows(call).part();
     Isa::end();
   }

@@ -78,7 +78,7 @@ class RowOutputs {
               memory_.sums,
               memory_.sums_row,
               visit.live,
-              few_rows(visit) ? call_.ahead : 0};
+              few_rows(visit) ? call_.ahead : Ahead{}};
     const std::int64_t columns = call_.dim_v / kLanes;
     if constexpr (kHasOnly) {
       static_assert(!kPBias, "sums are taken as they are");

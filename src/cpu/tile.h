@@ -5,6 +5,12 @@
 
 namespace octet::cpu {
 
+/// What is asked of memory before it is read: the line so many bytes behind, into the first-level cache and
+/// into the second-level one; 0: none.
+struct Ahead {
+  std::int64_t first_level = 0, second_level = 0;
+};
+
 /// Rows of `a` times columns of `b`, `steps` groups of 4 bytes deep. A column is one vector wide.
 struct Tile {
   const std::byte* a;  ///< row r's groups at a + r * a_row
@@ -15,9 +21,8 @@ struct Tile {
   const std::int32_t* start;  ///< [row]: what the sums of integers start from
   std::byte* out;             ///< 32-bit sums of row r and column c at out + r * out_row + c * vector bytes
   std::int64_t out_row;
-  std::int64_t rows;   ///< of `a` and `out`; products of few rows touch no others
-  std::int64_t ahead;  ///< products of few rows ask memory for what lies so many bytes behind what they read
-                       ///< of b; 0: for nothing
+  std::int64_t rows;  ///< of `a` and `out`; products of few rows touch no others
+  Ahead ahead;        ///< of b, for products of few rows
 };
 
 /// Computes `columns` columns of the tile, all of its rows.

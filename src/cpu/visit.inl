@@ -21,6 +21,7 @@ struct Products {
   MultiplyAndFold pv_and_fold = nullptr;  ///< null: there is none
   MultiplyWide pv_wide = nullptr;         ///< the same
   MultiplyWithLargest qk_with_largest = nullptr;
+  Element few_k = k;  ///< K as the products of few rows take it: they shift it themselves
 };
 
 /// Those that an operand of a scheme meets on an instruction set.

@@ -9,195 +9,228 @@
 namespace octet::cpu::amx {
 namespace {
 
-/// Every tile register is 16 rows of 64 bytes: 16 x 16 sums, 16 rows of `a` 16 groups deep, or 16 groups of a
-/// column of `b`.
-constexpr int kRowBytes = TileConfig::kRowBytes, kGroups = 16, kColumns = 4;
-
-constexpr TileConfig kConfig;
+// Tiles 0...3 hold 16 x 16 sums, 4 and 5 rows of `a` 16 groups deep, 6 and 7 as many groups of a column of
+// `b`; 5 and 7 are as deep as the last groups of Q and K where these fill no tile (begin()). The numbers of
+// tiles are part of the instructions, hence the macros. A product takes 16 cycles, and its sums are there
+// after 52.
+constexpr std::int64_t kRowBytes = TileConfig::kRowBytes, kTileBytes = kRows * kRowBytes;
+constexpr std::int64_t kGroups = 16, kSums = 4;
 
 /// gcc 12's tile loads do not say what they read: stores before this stay before them.
 void keep_stores() { asm volatile("" : : : "memory"); }
 
-/// The last groups of the columns, fewer than a tile holds, with zeros below.
-struct Rest {
-  alignas(64) std::byte column[kColumns][kGroups * kRowBytes];
+/// Up to 64 keys of V, with zeros below: codes of P behind the last key may be anything, and so may be what
+/// lies there in memory.
+struct LastKeys {
+  alignas(64) std::byte rows[kSums][kTileBytes];
 };
-__attribute__((noinline)) void fill(Rest& rest, const std::byte* b, const Tile& t, std::int64_t groups,
+__attribute__((noinline)) void fill(LastKeys& last, const std::byte* b, const Tile& t, std::int64_t groups,
                                     std::int64_t columns) {
   for (std::int64_t c = 0; c < columns; ++c) {
-    std::byte* to = rest.column[c];
+    std::byte* to = last.rows[c];
     for (std::int64_t g = 0; g < groups; ++g)
       std::memcpy(to + g * kRowBytes, b + c * t.b_column + g * t.b_step, kRowBytes);
     std::memset(to + groups * kRowBytes, 0, static_cast<std::size_t>((kGroups - groups) * kRowBytes));
   }
 }
 
-// Sums in tiles 0...3, `a` in 4, columns of `b` in 6 and 7 in turns: a load runs beside the product before
-// it. The numbers of tiles are part of the instructions, hence macros. MULTIPLY(sum, a, b).
-#define OCTET_STEP(MULTIPLY, A, A_ROW, B, B_STEP, B_COLUMN) \
-  do {                                                      \
-    _tile_loadd(4, A, A_ROW);                               \
-    _tile_loadd(6, B, B_STEP);                              \
-    MULTIPLY(0, 4, 6);                                      \
-    if (columns > 1) {                                      \
-      _tile_loadd(7, (B) + (B_COLUMN), B_STEP);             \
-      MULTIPLY(1, 4, 7);                                    \
-    }                                                       \
-    if (columns > 2) {                                      \
-      _tile_loadd(6, (B) + 2 * (B_COLUMN), B_STEP);         \
-      MULTIPLY(2, 4, 6);                                    \
-    }                                                       \
-    if (columns > 3) {                                      \
-      _tile_loadd(7, (B) + 3 * (B_COLUMN), B_STEP);         \
-      MULTIPLY(3, 4, 7);                                    \
-    }                                                       \
+// The columns of a step are in 6 and 7 by turns: a load runs beside the product before it.
+#define OCTET_PV_STEP(A, B, B_STEP, B_COLUMN)       \
+  do {                                              \
+    _tile_loadd(4, A, t.a_row);                     \
+    _tile_loadd(6, B, B_STEP);                      \
+    _tile_dpbusd(0, 4, 6);                          \
+    if (columns > 1) {                              \
+      _tile_loadd(6, (B) + (B_COLUMN), B_STEP);     \
+      _tile_dpbusd(1, 4, 6);                        \
+    }                                               \
+    if (columns > 2) {                              \
+      _tile_loadd(6, (B) + 2 * (B_COLUMN), B_STEP); \
+      _tile_dpbusd(2, 4, 6);                        \
+    }                                               \
+    if (columns > 3) {                              \
+      _tile_loadd(6, (B) + 3 * (B_COLUMN), B_STEP); \
+      _tile_dpbusd(3, 4, 6);                        \
+    }                                               \
   } while (false)
 
-#define OCTET_TILE_16X4(NAME, MULTIPLY)                                                               \
-  __attribute__((noinline)) void NAME(const Tile& t, std::int64_t columns) {                          \
-    const std::byte *a = t.a, *b = t.b;                                                               \
-    std::int64_t steps = t.steps;                                                                     \
-    _tile_zero(0);                                                                                    \
-    _tile_zero(1);                                                                                    \
-    _tile_zero(2);                                                                                    \
-    _tile_zero(3);                                                                                    \
-    keep_stores();                                                                                    \
-    for (; steps >= kGroups; steps -= kGroups, a += kRowBytes, b += kGroups * t.b_step)               \
-      OCTET_STEP(MULTIPLY, a, t.a_row, b, t.b_step, t.b_column);                                      \
-    if (steps > 0) {                                                                                  \
-      Rest rest;                                                                                      \
-      fill(rest, b, t, steps, columns);                                                               \
-      keep_stores();                                                                                  \
-      OCTET_STEP(MULTIPLY, a, t.a_row, rest.column[0], kRowBytes, std::int64_t{sizeof *rest.column}); \
-    }                                                                                                 \
-    _tile_stored(0, t.out, t.out_row);                                                                \
-    if (columns > 1) _tile_stored(1, t.out + kRowBytes, t.out_row);                                   \
-    if (columns > 2) _tile_stored(2, t.out + 2 * kRowBytes, t.out_row);                               \
-    if (columns > 3) _tile_stored(3, t.out + 3 * kRowBytes, t.out_row);                               \
+/// P V of at most four columns.
+__attribute__((noinline)) void some_columns(const Tile& t, std::int64_t columns) {
+  const std::byte *a = t.a, *b = t.b;
+  std::int64_t steps = t.steps;
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  keep_stores();
+  for (; steps >= kGroups; steps -= kGroups, a += kRowBytes, b += kGroups * t.b_step)
+    OCTET_PV_STEP(a, b, t.b_step, t.b_column);
+  if (steps > 0) {
+    LastKeys last;
+    fill(last, b, t, steps, columns);
+    keep_stores();
+    OCTET_PV_STEP(a, last.rows[0], kRowBytes, kTileBytes);
   }
+  _tile_stored(0, t.out, t.out_row);
+  if (columns > 1) _tile_stored(1, t.out + kRowBytes, t.out_row);
+  if (columns > 2) _tile_stored(2, t.out + 2 * kRowBytes, t.out_row);
+  if (columns > 3) _tile_stored(3, t.out + 3 * kRowBytes, t.out_row);
+}
 
-OCTET_TILE_16X4(tile_s8_s8, _tile_dpbssd)
-OCTET_TILE_16X4(tile_u8_s8, _tile_dpbusd)
+/// A row's groups, in tiles.
+struct Depth {
+  std::int64_t whole, rest;
+  explicit Depth(const Tile& t) : whole(t.steps / kGroups), rest(t.steps % kGroups) {}
 
-void all(void (*tile)(const Tile&, std::int64_t), Tile t, std::int64_t columns) {
-  for (; columns > 0; columns -= kColumns) {
-    tile(t, columns < kColumns ? columns : kColumns);
-    t.b += kColumns * t.b_column, t.out += kColumns * kRowBytes;
+  bool kept() const { return whole + (rest > 0) <= 2; }  ///< in 4 and 5
+  void load(const Tile& t) const {
+    keep_stores();
+    if (kept() && whole > 0) _tile_loadd(4, t.a, t.a_row);
+    if (kept() && whole > 1) _tile_loadd(5, t.a + kRowBytes, t.a_row);
+    if (rest > 0) _tile_loadd(5, t.a + whole * kRowBytes, t.a_row);
+  }
+};
+
+// Q K^T is one to four products deep, and each waits for the one before it: columns follow each other through
+// the four tiles of sums, and a column is stored while the three after it are made. Rows of up to two tiles
+// stay in 4 and 5.
+#define OCTET_QK_PRODUCT(SUM, A, B, AT) \
+  do {                                  \
+    _tile_loadd(B, AT, kRowBytes);      \
+    _tile_dpbssd(SUM, A, B);            \
+  } while (false)
+#define OCTET_COLUMN(SUM, OLDEST, AT)                                              \
+  do {                                                                             \
+    if ((AT) >= kDelay && (AT)-kDelay < columns)                                   \
+      _tile_stored(OLDEST, t.out + ((AT)-kDelay) * kRowBytes, t.out_row);          \
+    if ((AT) >= columns) break;                                                    \
+    const std::byte* b = t.b + (AT)*t.b_column;                                    \
+    _tile_zero(SUM);                                                               \
+    if (depth.kept()) {                                                            \
+      if (depth.whole > 0) OCTET_QK_PRODUCT(SUM, 4, 6, b);                         \
+      if (depth.whole > 1) OCTET_QK_PRODUCT(SUM, 5, 6, b + kTileBytes);            \
+    } else {                                                                       \
+      for (std::int64_t i = 0; i < depth.whole; ++i) {                             \
+        _tile_loadd(4, t.a + i * kRowBytes, t.a_row);                              \
+        OCTET_QK_PRODUCT(SUM, 4, 6, b + i * kTileBytes);                           \
+      }                                                                            \
+    }                                                                              \
+    if (depth.rest > 0) OCTET_QK_PRODUCT(SUM, 5, 7, b + depth.whole * kTileBytes); \
+  } while (false)
+
+__attribute__((noinline)) void stream(const Tile& t, std::int64_t columns) {
+  constexpr std::int64_t kDelay = kSums - 1;
+  const Depth depth(t);
+  depth.load(t);
+  for (std::int64_t c = 0; c < columns + kDelay; c += kSums) {
+    OCTET_COLUMN(0, 1, c);
+    OCTET_COLUMN(1, 2, c + 1);
+    OCTET_COLUMN(2, 3, c + 2);
+    OCTET_COLUMN(3, 0, c + 3);
   }
 }
 
-/// Where sums go: row r of column c at at + c * column + r * row.
-struct Sums {
-  std::byte* at;
-  std::int64_t column, row;
+/// Two columns of sums, row after row each, as words: see TileWords.
+template <bool kScaled>
+__attribute__((always_inline)) inline void to_words(const std::byte* sums, const TileWords& w,
+                                                    std::int64_t pair) {
+  const float* const level = w.level + pair * 2 * kGroups;
+  const __m512 level0 = _mm512_loadu_ps(level), level1 = _mm512_loadu_ps(level + kGroups);
+  [[maybe_unused]] __m512 scale0, scale1;
+  if constexpr (kScaled) {
+    scale0 = _mm512_loadu_ps(w.scale + pair * 2 * kGroups);
+    scale1 = _mm512_loadu_ps(w.scale + pair * 2 * kGroups + kGroups);
+  }
+  std::byte* out = w.out + pair * kRowBytes;
+#pragma GCC unroll 16
+  for (std::int64_t r = 0; r < kRows; ++r, out += w.out_row) {
+    const __m512 factor = _mm512_set1_ps(w.factor[r]);
+    __m512 a = _mm512_cvtepi32_ps(_mm512_load_si512(sums + r * kRowBytes)),
+           b = _mm512_cvtepi32_ps(_mm512_load_si512(sums + kTileBytes + r * kRowBytes));
+    if constexpr (kScaled) a = _mm512_mul_ps(a, scale0), b = _mm512_mul_ps(b, scale1);
+    _mm512_storeu_si512(out, _mm512_packs_epi32(_mm512_cvtps_epi32(_mm512_fmadd_ps(a, factor, level0)),
+                                                _mm512_cvtps_epi32(_mm512_fmadd_ps(b, factor, level1))));
+  }
+}
+
+/// The sums of two pairs of columns.
+struct PairSums {
+  alignas(64) std::byte pair[2][2][kTileBytes];
 };
 
-// Q K^T is one or two products deep, and each waits some 50 cycles for the one before it: columns follow each
-// other through the four tiles of sums, and a column is stored while the three after it are made. `a` stays
-// in 4 and 5.
-#define OCTET_COLUMN(SUM, OLDEST, AT, DEEP)                                  \
-  do {                                                                       \
-    if ((AT) >= kDelay && (AT)-kDelay < columns)                             \
-      _tile_stored(OLDEST, sums.at + ((AT)-kDelay) * sums.column, sums.row); \
-    if ((AT) >= columns) break;                                              \
-    const std::byte* b = t.b + (AT)*t.b_column;                              \
-    _tile_zero(SUM);                                                         \
-    _tile_loadd(6, b, t.b_step);                                             \
-    _tile_dpbssd(SUM, 4, 6);                                                 \
-    if (DEEP) {                                                              \
-      _tile_loadd(7, b + kGroups * t.b_step, t.b_step);                      \
-      _tile_dpbssd(SUM, 5, 7);                                               \
-    }                                                                        \
+// Q K^T that ends in words goes by pairs of columns, through a place for two: while a pair is multiplied, the
+// one before it is stored, and the one before that becomes words. 4 KiB of sums stay in L1, which all sums of
+// a key block, K, V, words and codes of P do not.
+#define OCTET_FIRST(SUM, B) OCTET_QK_PRODUCT(SUM, 4, 6, B)
+#define OCTET_LAST(SUM, B) OCTET_QK_PRODUCT(SUM, 5, 7, B)
+#define OCTET_BOTH(SUM, B)                         \
+  do {                                             \
+    OCTET_QK_PRODUCT(SUM, 4, 6, B);                \
+    OCTET_QK_PRODUCT(SUM, 5, 7, (B) + kTileBytes); \
   } while (false)
-
-#define OCTET_STREAM(NAME, DEEP)                                                               \
-  __attribute__((noinline)) void NAME(const Tile& t, const Sums& sums, std::int64_t columns) { \
-    constexpr std::int64_t kDelay = kColumns - 1;                                              \
-    keep_stores();                                                                             \
-    _tile_loadd(4, t.a, t.a_row);                                                              \
-    if (DEEP) _tile_loadd(5, t.a + kRowBytes, t.a_row);                                        \
-    for (std::int64_t c = 0; c < columns + kDelay; c += kColumns) {                            \
-      OCTET_COLUMN(0, 1, c, DEEP);                                                             \
-      OCTET_COLUMN(1, 2, c + 1, DEEP);                                                         \
-      OCTET_COLUMN(2, 3, c + 2, DEEP);                                                         \
-      OCTET_COLUMN(3, 0, c + 3, DEEP);                                                         \
+#define OCTET_PAIR(AT, SUM0, SUM1, BEFORE0, BEFORE1, BEFORE, PRODUCTS)      \
+  do {                                                                      \
+    if ((AT) < pairs) {                                                     \
+      const std::byte* const b = t.b + 2 * (AT)*t.b_column;                 \
+      _tile_zero(SUM0);                                                     \
+      PRODUCTS(SUM0, b);                                                    \
+      _tile_zero(SUM1);                                                     \
+      PRODUCTS(SUM1, b + t.b_column);                                       \
+    }                                                                       \
+    if ((AT) > 0 && (AT) <= pairs) {                                        \
+      _tile_stored(BEFORE0, sums.pair[BEFORE][0], kRowBytes);               \
+      _tile_stored(BEFORE1, sums.pair[BEFORE][1], kRowBytes);               \
+    }                                                                       \
+    if ((AT) > 1) to_words<kScaled>(sums.pair[1 - (BEFORE)][0], w, (AT)-2); \
+  } while (false)
+#define OCTET_STREAM_TO_WORDS(NAME, PRODUCTS)                                                  \
+  template <bool kScaled>                                                                      \
+  __attribute__((noinline)) void NAME(const Tile& t, const TileWords& w, std::int64_t pairs) { \
+    PairSums sums;                                                                             \
+    for (std::int64_t at = 0; at < pairs + 2; at += 2) {                                       \
+      OCTET_PAIR(at, 0, 1, 2, 3, 1, PRODUCTS);                                                 \
+      if (at + 1 < pairs + 2) OCTET_PAIR(at + 1, 2, 3, 0, 1, 0, PRODUCTS);                     \
     }                                                                                          \
   }
 
-OCTET_STREAM(stream_64, false)
-OCTET_STREAM(stream_128, true)
+OCTET_STREAM_TO_WORDS(words_of_first, OCTET_FIRST)  // a row is in tile 4
+OCTET_STREAM_TO_WORDS(words_of_last, OCTET_LAST)    // in 5
+OCTET_STREAM_TO_WORDS(words_of_both, OCTET_BOTH)
 
-/// Q K^T: dims of 64 and 128 stream, others go four columns at a time, which leaves a row's columns together.
-bool streams(const Tile& t) { return t.steps == kGroups || t.steps == 2 * kGroups; }
-void stream(const Tile& t, const Sums& sums, std::int64_t columns) {
-  (t.steps == kGroups ? stream_64 : stream_128)(t, sums, columns);
-}
-
-/// Four columns of sums as words: see TileWords.
 template <bool kScaled>
-__attribute__((noinline)) void to_words(const Sums& sums, const TileWords& w) {
-  __m512 level[kColumns], scale[kColumns];
-#pragma GCC unroll 4
-  for (int c = 0; c < kColumns; ++c) {
-    level[c] = _mm512_loadu_ps(w.level + c * kGroups);
-    if constexpr (kScaled) scale[c] = _mm512_loadu_ps(w.scale + c * kGroups);
-  }
-  for (std::int64_t r = 0; r < kRows; ++r) {
-    const __m512 factor = _mm512_set1_ps(w.factor[r]);
-    __m512i units[kColumns];
-#pragma GCC unroll 4
-    for (int c = 0; c < kColumns; ++c) {
-      __m512 x = _mm512_cvtepi32_ps(_mm512_loadu_si512(sums.at + c * sums.column + r * sums.row));
-      if constexpr (kScaled) x = _mm512_mul_ps(x, scale[c]);
-      units[c] = _mm512_cvtps_epi32(_mm512_fmadd_ps(x, factor, level[c]));
-    }
-    std::byte* out = w.out + r * w.out_row;
-    _mm512_storeu_si512(out, _mm512_packs_epi32(units[0], units[1]));
-    _mm512_storeu_si512(out + kRowBytes, _mm512_packs_epi32(units[2], units[3]));
-  }
+void all_to_words(const Tile& t, const TileWords& words, std::int64_t pairs) {
+  const Depth depth(t);
+  depth.load(t);
+  const bool both = depth.whole + (depth.rest > 0) > 1;
+  (both              ? words_of_both<kScaled>
+   : depth.whole > 0 ? words_of_first<kScaled>
+                     : words_of_last<kScaled>)(t, words, pairs);
 }
 
 }  // namespace
 
-void begin() { _tile_loadconfig(&kConfig); }
+void begin(std::int64_t dim_groups) {
+  TileConfig config;
+  if (const std::int64_t rest = dim_groups % kGroups; rest > 0) {
+    config.row_bytes[5] = static_cast<std::uint16_t>(4 * rest);
+    config.rows[7] = static_cast<std::uint8_t>(rest);
+  }
+  asm volatile("" : : "r"(&config) : "memory");  // gcc 12 takes the instruction to read eight bytes
+  _tile_loadconfig(&config);
+}
 void end() { _tile_release(); }
 
-void multiply_s8_s8(const Tile& t, std::int64_t columns) {
-  if (streams(t))
-    stream(t, {t.out, kRowBytes, t.out_row}, columns);
-  else
-    all(tile_s8_s8, t, columns);
-}
-void multiply_u8_s8(const Tile& t, std::int64_t columns) { all(tile_u8_s8, t, columns); }
-
-std::int64_t multiply_s8_s8_to_words(const Tile& tile, const TileWords& words, std::int64_t seen) {
-  const std::int64_t columns = seen + seen % 2;
-  // 16 KiB of sums at a time: they stay in L1 until they are words. Each column by itself: rows far apart are
-  // stored at half the speed.
-  const std::int64_t most = streams(tile) ? 16 : kColumns;
-  constexpr std::int64_t kKeys = kColumns * kGroups;
+void multiply_s8_s8(const Tile& t, std::int64_t columns) { stream(t, columns); }
+void multiply_u8_s8(const Tile& tile, std::int64_t columns) {
   Tile t = tile;
-  TileWords w = words;
-  const std::int64_t whole = columns / kColumns * kColumns;
-  for (std::int64_t done = 0; done < whole; done += most) {
-    const std::int64_t some = whole - done < most ? whole - done : most;
-    Sums sums{t.out, kRows * kRowBytes, kRowBytes};
-    if (streams(t)) {
-      stream(t, sums, some);
-    } else {
-      t.out_row = kColumns * kRowBytes;
-      sums = {t.out, kRowBytes, t.out_row};
-      tile_s8_s8(t, some);
-    }
-    t.b += some * t.b_column;
-    for (std::int64_t c = 0; c < some; c += kColumns) {
-      (w.scale ? to_words<true> : to_words<false>)(sums, w);
-      sums.at += kColumns * sums.column;
-      w.level += kKeys, w.out += 2 * kKeys;
-      if (w.scale) w.scale += kKeys;
-    }
-  }
-  return whole;
+  for (; columns > 0; columns -= kSums, t.b += kSums * t.b_column, t.out += kSums * kRowBytes)
+    some_columns(t, columns < kSums ? columns : kSums);
+}
+std::int64_t multiply_s8_s8_to_words(const Tile& t, const TileWords& words, std::int64_t columns) {
+  if (!Depth(t).kept()) return 0;
+  const std::int64_t pairs = (columns + 1) / 2;
+  (words.scale ? all_to_words<true> : all_to_words<false>)(t, words, pairs);
+  return 2 * pairs;
 }
 
 }  // namespace octet::cpu::amx

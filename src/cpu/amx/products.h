@@ -6,16 +6,16 @@ namespace octet::cpu::amx {
 
 inline constexpr int kRows = 16;
 
-/// Sets the calling thread's tiles up, which the products need.
-void begin();
+/// Sets the calling thread's tiles up for products of Q and K of so many groups, which all products need.
+void begin(std::int64_t dim_groups);
 /// Gives them back: a thread without has no tile state for its system to save.
 void end();
 
-// tile.start is not read: no operand is stored shifted, and sums start from 0. Up to 60 bytes behind a row of
-// tile.a are read, and multiplied by zeros.
-void multiply_s8_s8(const Tile& tile, std::int64_t columns);  ///< a s8, b s8
-void multiply_u8_s8(const Tile& tile, std::int64_t columns);  ///< a u8, b s8
-/// The sums pass through tile.out, row after row without gaps, as many as they are at most.
+// tile.start is not read: no operand is stored shifted, and sums start from 0.
+void multiply_s8_s8(const Tile& tile, std::int64_t columns);  ///< Q K^T of begin()'s groups: a s8, b s8
+/// P V: a u8, b s8. Up to 60 bytes behind a row of tile.a are read, and multiplied by zeros.
+void multiply_u8_s8(const Tile& tile, std::int64_t columns);
+/// Of head dims up to 128.
 std::int64_t multiply_s8_s8_to_words(const Tile& tile, const TileWords& words, std::int64_t columns);
 
 }  // namespace octet::cpu::amx

@@ -15,7 +15,7 @@ struct Isa256 {
   using Lane = VectorLane<8, Tag>;
   template <class S>
   static constexpr bool kHas = true;
-  static void begin() {}
+  static void begin(std::int64_t /*dim_groups*/) {}
   static void end() {}
   static constexpr std::int64_t kLanes = 8, kRows = avx2::kRows;
   static constexpr Products kIntegers{

@@ -20,8 +20,10 @@ constexpr std::int64_t kStepsAhead = 8;
 
 template <Fetch kFetch>
 void fetch(const Tile& t, const std::byte* b) {
-  if constexpr (kFetch == Fetch::ahead)
-    if (t.ahead != 0) _mm_prefetch(b + t.ahead, _MM_HINT_T0);
+  if constexpr (kFetch == Fetch::ahead) {
+    if (t.ahead.first_level != 0) _mm_prefetch(b + t.ahead.first_level, _MM_HINT_T0);
+    if (t.ahead.second_level != 0) _mm_prefetch(b + t.ahead.second_level, _MM_HINT_T1);
+  }
   if constexpr (kFetch == Fetch::rows_ahead)
     for (const std::byte *line = b + kStepsAhead * t.b_step, *end = line + t.b_step; line < end;
          line += kLine)

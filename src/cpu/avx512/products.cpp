@@ -151,6 +151,13 @@ struct UnsignedB {
     return sum;
   }
 };
+/// `b` of signed codes, which become code + 128 as they are read.
+struct ShiftedB {
+  static constexpr bool kAnyOrder = true;
+  static __m512i multiply(__m512i sum, __m512i a, __m512i b) {
+    return UnsignedB::multiply(sum, a, _mm512_xor_si512(b, _mm512_set1_epi8(-128)));
+  }
+};
 struct UnsignedA {
   static __m512i multiply(__m512i sum, __m512i a, __m512i b) { return _mm512_dpbusd_epi32(sum, a, b); }
 };
@@ -214,6 +221,7 @@ std::int64_t multiply_f32_and_fold(const Tile& t, const TileFold& fold, std::int
 void multiply_u8_s8(const Tile& t, std::int64_t columns) { all<UnsignedA>(tile_u8_s8, t, columns); }
 void multiply_f32(const Tile& t, std::int64_t columns) { all<FusedF32>(tile_f32, t, columns); }
 void multiply_few_s8_u8(const Tile& t, std::int64_t columns) { few_qk<UnsignedB>(t, columns); }
+void multiply_few_s8_s8(const Tile& t, std::int64_t columns) { few_qk<ShiftedB>(t, columns); }
 void multiply_few_u8_s8(const Tile& t, std::int64_t columns) { few_pv<UnsignedA>(t, columns); }
 void multiply_few_qk_f32(const Tile& t, std::int64_t columns) { few_qk<FusedF32>(t, columns); }
 void multiply_few_pv_f32(const Tile& t, std::int64_t columns) { few_pv<FusedF32>(t, columns); }

@@ -17,6 +17,7 @@ void multiply_u8_s8(const Tile& tile, std::int64_t columns);      ///< a u8, b s
 void multiply_f32(const Tile& tile, std::int64_t columns);        ///< fused multiply-add
 void multiply_few_s8_u8(const Tile& tile, std::int64_t columns);  ///< the same for up to kFewRows rows
 void multiply_few_u8_s8(const Tile& tile, std::int64_t columns);
+void multiply_few_s8_s8(const Tile& tile, std::int64_t columns);  ///< Q K^T: to b's codes 128 is added
 void multiply_few_qk_f32(const Tile& tile, std::int64_t columns);
 void multiply_few_pv_f32(const Tile& tile, std::int64_t columns);
 

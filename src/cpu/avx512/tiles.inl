@@ -121,11 +121,10 @@ __m512i broadcast(const std::byte* group) {
   return _mm512_set1_epi32(bits);
 }
 
-/// Asks for the lines of a step.
-template <int kTileColumns>
-void fetch(const std::byte* b, std::int64_t b_column) {
-#pragma GCC unroll 8
-  for (int c = 0; c < kTileColumns; ++c) _mm_prefetch(b + c * b_column, _MM_HINT_T0);
+/// Asks for what lies behind a line of `b`.
+inline void ask(const std::byte* b, const Ahead& ahead) {
+  if (ahead.first_level != 0) _mm_prefetch(b + ahead.first_level, _MM_HINT_T0);
+  if (ahead.second_level != 0) _mm_prefetch(b + ahead.second_level, _MM_HINT_T1);
 }
 
 /// kAhead: lines of what follows `b` that are fetched with each step, beside those of Tile::ahead.
@@ -137,13 +136,16 @@ __attribute__((noinline)) void narrow(const Tile& t) {
 #pragma GCC unroll 8
     for (int c = 0; c < kTileColumns; ++c) sum[r][c] = _mm512_set1_epi32(t.start[r]);
   const std::byte *a = t.a, *b = t.b, *ahead = b + t.steps * t.b_step;
+  const Ahead asked = t.ahead;
   for (std::int64_t s = 0; s < t.steps; ++s, a += 4, b += t.b_step, ahead += kAhead * kVector) {
 #pragma GCC unroll 8
     for (int i = 0; i < kAhead; ++i) _mm_prefetch(ahead + i * kVector, _MM_HINT_T1);
     __m512i column[kTileColumns];
-    if (t.ahead != 0) fetch<kTileColumns>(b + t.ahead, t.b_column);
 #pragma GCC unroll 8
-    for (int c = 0; c < kTileColumns; ++c) column[c] = _mm512_loadu_si512(b + c * t.b_column);
+    for (int c = 0; c < kTileColumns; ++c) {
+      ask(b + c * t.b_column, asked);
+      column[c] = _mm512_loadu_si512(b + c * t.b_column);
+    }
 #pragma GCC unroll 8
     for (int r = 0; r < kSome; ++r) {
       const __m512i group = broadcast(a + r * t.a_row);
@@ -295,12 +297,13 @@ __attribute__((noinline)) void few_column(const Tile& t, const std::byte* b, std
     for (int i = 1; i < kSums; ++i) sum[r][i] = _mm512_setzero_si512();
   }
   const std::byte* a = t.a;
+  const Ahead asked = t.ahead;
   std::int64_t s = 0;
   for (; s + kSums <= t.steps; s += kSums, a += 4 * kSums)
 #pragma GCC unroll 8
     for (int i = 0; i < kSums; ++i, b += t.b_step) {
       const __m512i groups = _mm512_loadu_si512(b);
-      if (t.ahead != 0) _mm_prefetch(b + t.ahead, _MM_HINT_T0);
+      ask(b, asked);
 #pragma GCC unroll 8
       for (int r = 0; r < kSome; ++r) sum[r][i] = multiply_at<Op>(sum[r][i], a + r * t.a_row + 4 * i, groups);
     }
@@ -362,7 +365,7 @@ template <class Op, int kOthers>
 void few_pv_pairs(Tile t, std::int64_t columns) {
   constexpr int kAhead = 4;
   few_pv_rows<Op, 2>(t, columns);
-  t.a += 2 * t.a_row, t.out += 2 * t.out_row, t.start += 2, t.ahead = 0;
+  t.a += 2 * t.a_row, t.out += 2 * t.out_row, t.start += 2, t.ahead = {};
   few_pv_rows<Op, kOthers, kAhead>(t, columns);
 }
 
