@@ -15,8 +15,8 @@ bool has_slow_bf16();
 /// Whether long runs of lines are read faster when they are asked for some KiB ahead: on Zen 5 they are; on
 /// Zen 4, which finds such runs by itself, up to half slower (docs/cpu.md). AVX-VNNI tells them apart.
 bool gains_by_asking();
-/// Whether what is asked for far ahead had better go to the second-level cache: Intel's, whose first-level one
-/// has 16 lines on their way; on Zen 5 into the first-level one is faster (docs/cpu.md).
+/// Whether what is asked for far ahead had better go to the second-level cache: Intel's, whose first-level
+/// one has 16 lines on their way; on Zen 5 into the first-level one is faster (docs/cpu.md).
 bool asks_second_level();
 /// AMX's tiles and their 8-bit products. note: the first call asks Linux to let the process use them.
 bool has_amx_int8();
