@@ -30,11 +30,12 @@ bool asks_second_level() { return __builtin_cpu_is("intel") != 0; }
 
 bool gains_by_asking() { return has_avx_vnni(); }
 
-bool has_amx_int8() {
-  constexpr int kTile = 24, kInt8 = 25;
+bool has_amx() {
+  constexpr int kBf16 = 22, kTile = 24, kInt8 = 25;
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM of <asm/prctl.h>
   const unsigned edx = cpuid(7, 0).edx;
-  return bit(edx, kTile) && bit(edx, kInt8) && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return bit(edx, kTile) && bit(edx, kInt8) && bit(edx, kBf16) &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
 }  // namespace octet

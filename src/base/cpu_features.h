@@ -18,7 +18,8 @@ bool gains_by_asking();
 /// Whether what is asked for far ahead had better go to the second-level cache: Intel's, whose first-level
 /// one has 16 lines on their way; on Zen 5 into the first-level one is faster (docs/cpu.md).
 bool asks_second_level();
-/// AMX's tiles and their 8-bit products. note: the first call asks Linux to let the process use them.
-bool has_amx_int8();
+/// AMX's tiles and their products of 8 bits and of bf16, which all processors with the one have had. note:
+/// the first call asks Linux to let the process use them.
+bool has_amx();
 
 }  // namespace octet

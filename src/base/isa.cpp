@@ -15,7 +15,7 @@ bool has(Isa isa) {
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   switch (isa) {
     case Isa::amx_int8:
-      return has(Isa::avx512_fp16) && has_amx_int8();
+      return has(Isa::avx512_fp16) && has_avx512_bf16() && has_amx();
     case Isa::avx512_fp16:
       return has(Isa::avx512_vnni) && __builtin_cpu_supports("avx512vbmi") && has_avx512_fp16();
     case Isa::avx512_bf16:

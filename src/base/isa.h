@@ -8,7 +8,7 @@ namespace octet {
 
 /// Fastest first. Each includes what comes with it on every CPU that has it:
 enum class Isa : std::int32_t {
-  amx_int8 = 0,  ///< avx512_fp16's and AMX's tiles of 8 bits: Sapphire Rapids and later
+  amx_int8 = 0,  ///< avx512_fp16's, avx512_bf16's and AMX's tiles: Sapphire Rapids and later
   avx512_fp16,   ///< avx512_vnni's, VBMI and FP16: the same
   avx512_bf16,   ///< avx512_vnni's and BF16: Cooper Lake, Zen 4, Sapphire Rapids and later
   avx512_vnni,   ///< AVX-512 F, BW, CD, DQ, VL and VNNI: Cascade Lake, Zen 4 and later

@@ -16,7 +16,7 @@ bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vn
 bool has_ymm_vnni() { return has_avx2() && has_avx_vnni(); }
 bool has_zmm_bf16() { return has_avx512() && has_avx512_bf16(); }
 bool has_zmm_fp16() { return has_avx512() && has_avx512_fp16(); }
-bool has_tiles() { return has_avx512() && has_amx_int8(); }
+bool has_tiles() { return has_avx512() && has_amx(); }
 
 // A multiply-add of one element counts two operations.
 constexpr double kChains = 12, kAmxChains = 6;

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
-MULTIPLIES = re.compile(r"\b(vpdpbusds?|vpdpwssds?|vpmaddwd|vfmadd\d+ps|vdpbf16ps|tdpb[su]{2}d)\b")
+MULTIPLIES = re.compile(r"\b(vpdpbusds?|vpdpwssds?|vpmaddwd|vfmadd\d+ps|vdpbf16ps|tdpb[su]{2}d|tdpbf16ps)\b")
 ON_STACK = re.compile(r"%[xyz]mm\d+.*\(%rsp|\(%rsp[^)]*\).*%[xyz]mm\d+")
 ON_FRAME = re.compile(r"%[xyz]mm\d+.*\(%rbp|\(%rbp[^)]*\).*%[xyz]mm\d+")
 

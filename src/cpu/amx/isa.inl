@@ -1,14 +1,16 @@
-// The instruction set amx_int8: AVX-512's lanes with FP16 for the softmax, AMX's tiles for the products of
-// codes.
+// The instruction set amx_int8: AVX-512's lanes with FP16 and BF16 for the softmax, AMX's tiles for the
+// products of codes and of bf16.
 #include "cpu/amx/products.h"
+#include "cpu/avx512_bf16/halves.inl"
+#include "cpu/avx512_bf16/products.h"
 #include "cpu/avx512_fp16/lanes.inl"
 
 namespace octet::cpu {
 namespace {
 
-struct IsaAmx : Isa512Fp16 {
+struct IsaAmx : WithHalves<Isa512Fp16> {
   template <class S>
-  static constexpr bool kHas = !is_float(S::kQk) && !is_float(S::kP);
+  static constexpr bool kHas = S::kQk == Operand::bf16 || (!is_float(S::kQk) && !is_float(S::kP));
 
   static constexpr std::int64_t kRows = amx::kRows;
   static void begin(std::int64_t dim_groups) { amx::begin(dim_groups); }
@@ -26,7 +28,14 @@ struct IsaAmx : Isa512Fp16 {
       nullptr,
       nullptr,
       Element::u8_bias};
-  static constexpr Products kFloats{}, kHalves{};  ///< none
+  static constexpr Products kFloats{};  ///< none
+  static constexpr Products kHalves{Element::bf16,
+                                    Element::bf16,
+                                    Element::bf16,
+                                    Element::bf16,
+                                    {amx::multiply_qk_bf16, amx::multiply_pv_bf16,
+                                     avx512::multiply_few_qk_bf16, avx512::multiply_few_pv_bf16},
+                                    avx512::kFewRows};
   static constexpr MultiplyToWords kToWords = amx::multiply_s8_s8_to_words;
 };
 using ThisIsa = IsaAmx;

@@ -19,65 +19,66 @@ constexpr std::int64_t kGroups = 16, kSums = 4;
 /// gcc 12's tile loads do not say what they read: stores before this stay before them.
 void keep_stores() { asm volatile("" : : : "memory"); }
 
-/// Up to 64 keys of V, with zeros below: codes of P behind the last key may be anything, and so may be what
-/// lies there in memory.
+/// Up to 16 groups of keys, the last ones, with zeros behind: codes of P there may be anything, and so may be
+/// what lies behind V in memory.
 struct LastKeys {
-  alignas(64) std::byte rows[kSums][kTileBytes];
+  alignas(64) std::byte a[kTileBytes], b[kSums][kTileBytes];
 };
-__attribute__((noinline)) void fill(LastKeys& last, const std::byte* b, const Tile& t, std::int64_t groups,
-                                    std::int64_t columns) {
+__attribute__((noinline)) void fill(LastKeys& last, const std::byte* a, const std::byte* b, const Tile& t,
+                                    std::int64_t groups, std::int64_t columns) {
+  const auto zeros = static_cast<__mmask16>((1u << groups) - 1);
+  for (std::int64_t r = 0; r < kRows; ++r)
+    _mm512_store_si512(last.a + r * kRowBytes, _mm512_maskz_loadu_epi32(zeros, a + r * t.a_row));
   for (std::int64_t c = 0; c < columns; ++c) {
-    std::byte* to = last.rows[c];
+    std::byte* to = last.b[c];
     for (std::int64_t g = 0; g < groups; ++g)
       std::memcpy(to + g * kRowBytes, b + c * t.b_column + g * t.b_step, kRowBytes);
     std::memset(to + groups * kRowBytes, 0, static_cast<std::size_t>((kGroups - groups) * kRowBytes));
   }
 }
 
-// The columns of a step are in 6 and 7 by turns: a load runs beside the product before it.
-#define OCTET_PV_STEP(A, B, B_STEP, B_COLUMN)       \
-  do {                                              \
-    _tile_loadd(4, A, t.a_row);                     \
-    _tile_loadd(6, B, B_STEP);                      \
-    _tile_dpbusd(0, 4, 6);                          \
-    if (columns > 1) {                              \
-      _tile_loadd(6, (B) + (B_COLUMN), B_STEP);     \
-      _tile_dpbusd(1, 4, 6);                        \
-    }                                               \
-    if (columns > 2) {                              \
-      _tile_loadd(6, (B) + 2 * (B_COLUMN), B_STEP); \
-      _tile_dpbusd(2, 4, 6);                        \
-    }                                               \
-    if (columns > 3) {                              \
-      _tile_loadd(6, (B) + 3 * (B_COLUMN), B_STEP); \
-      _tile_dpbusd(3, 4, 6);                        \
-    }                                               \
+#define OCTET_PV_PRODUCT(MULTIPLY, SUM, AT, STEP) \
+  do {                                            \
+    _tile_loadd(6, AT, STEP);                     \
+    MULTIPLY(SUM, 4, 6);                          \
+  } while (false)
+#define OCTET_PV_STEP(MULTIPLY, A, A_ROW, B, B_STEP, B_COLUMN)                    \
+  do {                                                                            \
+    _tile_loadd(4, A, A_ROW);                                                     \
+    OCTET_PV_PRODUCT(MULTIPLY, 0, B, B_STEP);                                     \
+    if (columns > 1) OCTET_PV_PRODUCT(MULTIPLY, 1, (B) + (B_COLUMN), B_STEP);     \
+    if (columns > 2) OCTET_PV_PRODUCT(MULTIPLY, 2, (B) + 2 * (B_COLUMN), B_STEP); \
+    if (columns > 3) OCTET_PV_PRODUCT(MULTIPLY, 3, (B) + 3 * (B_COLUMN), B_STEP); \
   } while (false)
 
-/// P V of at most four columns.
-__attribute__((noinline)) void some_columns(const Tile& t, std::int64_t columns) {
-  const std::byte *a = t.a, *b = t.b;
-  std::int64_t steps = t.steps;
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  keep_stores();
-  for (; steps >= kGroups; steps -= kGroups, a += kRowBytes, b += kGroups * t.b_step)
-    OCTET_PV_STEP(a, b, t.b_step, t.b_column);
-  if (steps > 0) {
-    LastKeys last;
-    fill(last, b, t, steps, columns);
-    keep_stores();
-    OCTET_PV_STEP(a, last.rows[0], kRowBytes, kTileBytes);
+// P V of at most four columns.
+#define OCTET_SOME_COLUMNS(NAME, MULTIPLY)                                              \
+  __attribute__((noinline)) void NAME(const Tile& t, std::int64_t columns) {            \
+    const std::byte *a = t.a, *b = t.b;                                                 \
+    std::int64_t steps = t.steps;                                                       \
+    _tile_zero(0);                                                                      \
+    _tile_zero(1);                                                                      \
+    _tile_zero(2);                                                                      \
+    _tile_zero(3);                                                                      \
+    keep_stores();                                                                      \
+    for (; steps >= kGroups; steps -= kGroups, a += kRowBytes, b += kGroups * t.b_step) \
+      OCTET_PV_STEP(MULTIPLY, a, t.a_row, b, t.b_step, t.b_column);                     \
+    if (steps > 0) {                                                                    \
+      LastKeys last;                                                                    \
+      fill(last, a, b, t, steps, columns);                                              \
+      keep_stores();                                                                    \
+      OCTET_PV_STEP(MULTIPLY, last.a, kRowBytes, last.b[0], kRowBytes, kTileBytes);     \
+    }                                                                                   \
+    _tile_stored(0, t.out, t.out_row);                                                  \
+    if (columns > 1) _tile_stored(1, t.out + kRowBytes, t.out_row);                     \
+    if (columns > 2) _tile_stored(2, t.out + 2 * kRowBytes, t.out_row);                 \
+    if (columns > 3) _tile_stored(3, t.out + 3 * kRowBytes, t.out_row);                 \
   }
-  _tile_stored(0, t.out, t.out_row);
-  if (columns > 1) _tile_stored(1, t.out + kRowBytes, t.out_row);
-  if (columns > 2) _tile_stored(2, t.out + 2 * kRowBytes, t.out_row);
-  if (columns > 3) _tile_stored(3, t.out + 3 * kRowBytes, t.out_row);
-}
 
-/// A row's groups, in tiles.
+OCTET_SOME_COLUMNS(some_u8_s8, _tile_dpbusd)
+OCTET_SOME_COLUMNS(some_bf16, _tile_dpbf16ps)
+
+/// The groups of a row of Q, in tiles.
 struct Depth {
   std::int64_t whole, rest;
   explicit Depth(const Tile& t) : whole(t.steps / kGroups), rest(t.steps % kGroups) {}
@@ -91,43 +92,51 @@ struct Depth {
   }
 };
 
-// Q K^T is one to four products deep, and each waits for the one before it: columns follow each other through
-// the four tiles of sums, and a column is stored while the three after it are made. Rows of up to two tiles
-// stay in 4 and 5.
-#define OCTET_QK_PRODUCT(SUM, A, B, AT) \
-  do {                                  \
-    _tile_loadd(B, AT, kRowBytes);      \
-    _tile_dpbssd(SUM, A, B);            \
+// Q K^T is a few products deep, and each waits for the one before it: columns follow each other through the
+// four tiles of sums, and a column is stored while the three after it are made.
+#define OCTET_QK_PRODUCT(MULTIPLY, SUM, A, B, AT) \
+  do {                                            \
+    _tile_loadd(B, AT, kRowBytes);                \
+    MULTIPLY(SUM, A, B);                          \
   } while (false)
-#define OCTET_COLUMN(SUM, OLDEST, AT)                                              \
-  do {                                                                             \
-    if ((AT) >= kDelay && (AT)-kDelay < columns)                                   \
-      _tile_stored(OLDEST, t.out + ((AT)-kDelay) * kRowBytes, t.out_row);          \
-    if ((AT) >= columns) break;                                                    \
-    const std::byte* b = t.b + (AT)*t.b_column;                                    \
-    _tile_zero(SUM);                                                               \
-    if (depth.kept()) {                                                            \
-      if (depth.whole > 0) OCTET_QK_PRODUCT(SUM, 4, 6, b);                         \
-      if (depth.whole > 1) OCTET_QK_PRODUCT(SUM, 5, 6, b + kTileBytes);            \
-    } else {                                                                       \
-      for (std::int64_t i = 0; i < depth.whole; ++i) {                             \
-        _tile_loadd(4, t.a + i * kRowBytes, t.a_row);                              \
-        OCTET_QK_PRODUCT(SUM, 4, 6, b + i * kTileBytes);                           \
-      }                                                                            \
-    }                                                                              \
-    if (depth.rest > 0) OCTET_QK_PRODUCT(SUM, 5, 7, b + depth.whole * kTileBytes); \
+#define OCTET_COLUMN(MULTIPLY, SUM, OLDEST, AT)                                              \
+  do {                                                                                       \
+    if ((AT) >= kDelay && (AT)-kDelay < columns)                                             \
+      _tile_stored(OLDEST, t.out + ((AT)-kDelay) * kRowBytes, t.out_row);                    \
+    if ((AT) >= columns) break;                                                              \
+    const std::byte* b = t.b + (AT)*t.b_column;                                              \
+    _tile_zero(SUM);                                                                         \
+    if (depth.kept()) {                                                                      \
+      if (depth.whole > 0) OCTET_QK_PRODUCT(MULTIPLY, SUM, 4, 6, b);                         \
+      if (depth.whole > 1) OCTET_QK_PRODUCT(MULTIPLY, SUM, 5, 6, b + kTileBytes);            \
+    } else {                                                                                 \
+      for (std::int64_t i = 0; i < depth.whole; ++i) {                                       \
+        _tile_loadd(4, t.a + i * kRowBytes, t.a_row);                                        \
+        OCTET_QK_PRODUCT(MULTIPLY, SUM, 4, 6, b + i * kTileBytes);                           \
+      }                                                                                      \
+    }                                                                                        \
+    if (depth.rest > 0) OCTET_QK_PRODUCT(MULTIPLY, SUM, 5, 7, b + depth.whole * kTileBytes); \
   } while (false)
 
-__attribute__((noinline)) void stream(const Tile& t, std::int64_t columns) {
-  constexpr std::int64_t kDelay = kSums - 1;
-  const Depth depth(t);
-  depth.load(t);
-  for (std::int64_t c = 0; c < columns + kDelay; c += kSums) {
-    OCTET_COLUMN(0, 1, c);
-    OCTET_COLUMN(1, 2, c + 1);
-    OCTET_COLUMN(2, 3, c + 2);
-    OCTET_COLUMN(3, 0, c + 3);
+#define OCTET_STREAM(NAME, MULTIPLY)                                         \
+  __attribute__((noinline)) void NAME(const Tile& t, std::int64_t columns) { \
+    constexpr std::int64_t kDelay = kSums - 1;                               \
+    const Depth depth(t);                                                    \
+    depth.load(t);                                                           \
+    for (std::int64_t c = 0; c < columns + kDelay; c += kSums) {             \
+      OCTET_COLUMN(MULTIPLY, 0, 1, c);                                       \
+      OCTET_COLUMN(MULTIPLY, 1, 2, c + 1);                                   \
+      OCTET_COLUMN(MULTIPLY, 2, 3, c + 2);                                   \
+      OCTET_COLUMN(MULTIPLY, 3, 0, c + 3);                                   \
+    }                                                                        \
   }
+
+OCTET_STREAM(stream_s8_s8, _tile_dpbssd)
+OCTET_STREAM(stream_bf16, _tile_dpbf16ps)
+
+void all_some(void (*some)(const Tile&, std::int64_t), Tile t, std::int64_t columns) {
+  for (; columns > 0; columns -= kSums, t.b += kSums * t.b_column, t.out += kSums * kRowBytes)
+    some(t, columns < kSums ? columns : kSums);
 }
 
 /// Two columns of sums, row after row each, as words: see TileWords.
@@ -161,12 +170,12 @@ struct PairSums {
 // Q K^T that ends in words goes by pairs of columns, through a place for two: while a pair is multiplied, the
 // one before it is stored, and the one before that becomes words. 4 KiB of sums stay in L1, which all sums of
 // a key block, K, V, words and codes of P do not.
-#define OCTET_FIRST(SUM, B) OCTET_QK_PRODUCT(SUM, 4, 6, B)
-#define OCTET_LAST(SUM, B) OCTET_QK_PRODUCT(SUM, 5, 7, B)
-#define OCTET_BOTH(SUM, B)                         \
-  do {                                             \
-    OCTET_QK_PRODUCT(SUM, 4, 6, B);                \
-    OCTET_QK_PRODUCT(SUM, 5, 7, (B) + kTileBytes); \
+#define OCTET_FIRST(SUM, B) OCTET_QK_PRODUCT(_tile_dpbssd, SUM, 4, 6, B)
+#define OCTET_LAST(SUM, B) OCTET_QK_PRODUCT(_tile_dpbssd, SUM, 5, 7, B)
+#define OCTET_BOTH(SUM, B)             \
+  do {                                 \
+    OCTET_FIRST(SUM, B);               \
+    OCTET_LAST(SUM, (B) + kTileBytes); \
   } while (false)
 #define OCTET_PAIR(AT, SUM0, SUM1, BEFORE0, BEFORE1, BEFORE, PRODUCTS)      \
   do {                                                                      \
@@ -220,12 +229,10 @@ void begin(std::int64_t dim_groups) {
 }
 void end() { _tile_release(); }
 
-void multiply_s8_s8(const Tile& t, std::int64_t columns) { stream(t, columns); }
-void multiply_u8_s8(const Tile& tile, std::int64_t columns) {
-  Tile t = tile;
-  for (; columns > 0; columns -= kSums, t.b += kSums * t.b_column, t.out += kSums * kRowBytes)
-    some_columns(t, columns < kSums ? columns : kSums);
-}
+void multiply_s8_s8(const Tile& t, std::int64_t columns) { stream_s8_s8(t, columns); }
+void multiply_u8_s8(const Tile& t, std::int64_t columns) { all_some(some_u8_s8, t, columns); }
+void multiply_qk_bf16(const Tile& t, std::int64_t columns) { stream_bf16(t, columns); }
+void multiply_pv_bf16(const Tile& t, std::int64_t columns) { all_some(some_bf16, t, columns); }
 std::int64_t multiply_s8_s8_to_words(const Tile& t, const TileWords& words, std::int64_t columns) {
   if (!Depth(t).kept()) return 0;
   const std::int64_t pairs = (columns + 1) / 2;
