@@ -25,8 +25,8 @@ COLD_BYTES = 256 << 20       # keys and values of decode, so that none is found 
 SHAPE = ["workload", "batch", "heads", "heads_kv", "tokens_q", "tokens_k", "head_dim", "causal", "bias"]
 # The fastest instruction of a number format, of those that the document has.
 INSTRUCTIONS = {"f32": ["fma_f32_zmm", "fma_f32_ymm"], "f16": ["fma_f16_zmm", "fma_f32_zmm", "fma_f32_ymm"],
-                "bf16": ["vdpbf16ps_zmm", "fma_f32_zmm", "fma_f32_ymm"],
-                "int8": ["vpdpbusd_zmm", "vpdpbusd_ymm", "vpmaddwd_ymm"]}
+                "bf16": ["tdpbf16ps", "vdpbf16ps_zmm", "fma_f32_zmm", "fma_f32_ymm"],
+                "int8": ["tdpbusd", "vpdpbusd_zmm", "vpdpbusd_ymm", "vpmaddwd_ymm"]}
 
 
 class Unsupported(Exception):

@@ -483,9 +483,9 @@ OCTET_API octet_status octet_dequantize(const octet_quantized_tensor* x, const o
 /* Measures for about `seconds` (0 to 60; 0.02 is enough) how often in a second the calling thread's processor
  * does `what`, in units of 1e9: what a kernel's speed is a share of. Threads that measure at once get what
  * each of them has. operations (a multiplication and an addition count one each) of independent instructions
- * on registers: "tdpbusd" (AMX), "vpdpbusd_zmm", "vpdpbusd_ymm" (VNNI), "vpmaddwd_ymm" (with vpaddd: the
- * exact product of 8-bit codes on AVX2), "vdpbf16ps_zmm", "fma_f16_zmm", "fma_f32_zmm", "fma_f32_ymm" bytes:
- * "read", of 256 MiB of memory unsupported: this processor has no such instruction.
+ * on registers: "tdpbusd", "tdpbf16ps" (AMX), "vpdpbusd_zmm", "vpdpbusd_ymm" (VNNI), "vpmaddwd_ymm" (with
+ * vpaddd: the exact product of 8-bit codes on AVX2), "vdpbf16ps_zmm", "fma_f16_zmm", "fma_f32_zmm",
+ * "fma_f32_ymm" bytes: "read", of 256 MiB of memory unsupported: this processor has no such instruction.
  * invalid_argument lists the names. */
 OCTET_API octet_status octet_peak_rate(const char* what, double seconds, double* giga_per_second);
 

@@ -24,8 +24,9 @@ constexpr double operations(double vector_bits, double element_bits) {
   return 2 * vector_bits / element_bits;
 }
 
-constexpr std::array<Instruction, 8> kInstructions{{
+constexpr std::array<Instruction, 9> kInstructions{{
     {"tdpbusd", kAmxChains * 2 * 16 * 16 * 64, has_tiles, run_tdpbusd},
+    {"tdpbf16ps", kAmxChains * 2 * 16 * 16 * 32, has_tiles, run_tdpbf16ps},
     {"vpdpbusd_zmm", kChains* operations(512, 8), has_avx512_vnni, run_vpdpbusd_zmm},
     {"vpdpbusd_ymm", kChains* operations(256, 8), has_ymm_vnni, run_vpdpbusd_ymm},
     {"vpmaddwd_ymm", kChains* operations(256, 16), has_avx2, run_vpmaddwd_ymm},

@@ -10,8 +10,9 @@
 namespace octet {
 namespace {
 
-constexpr const char* kInstructions[] = {"tdpbusd",     "vpdpbusd_zmm",  "vpdpbusd_ymm", "vpmaddwd_ymm",
-                                         "fma_f16_zmm", "vdpbf16ps_zmm", "fma_f32_zmm",  "fma_f32_ymm"};
+constexpr const char* kInstructions[] = {"tdpbusd",       "tdpbf16ps",    "vpdpbusd_zmm",
+                                         "vpdpbusd_ymm",  "vpmaddwd_ymm", "fma_f16_zmm",
+                                         "vdpbf16ps_zmm", "fma_f32_zmm",  "fma_f32_ymm"};
 
 TEST(PeakRate, EveryNameIsMeasuredOrNotThere) {
   for (const char* name : kInstructions) {

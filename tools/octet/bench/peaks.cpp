@@ -11,8 +11,9 @@ namespace octet::tool {
 namespace {
 
 constexpr double kInstructionSeconds = 0.003, kReadSeconds = 0.4;
-constexpr const char* kInstructions[] = {"tdpbusd",       "vpdpbusd_zmm", "vpdpbusd_ymm", "vpmaddwd_ymm",
-                                         "vdpbf16ps_zmm", "fma_f16_zmm",  "fma_f32_zmm",  "fma_f32_ymm"};
+constexpr const char* kInstructions[] = {"tdpbusd",      "tdpbf16ps",    "vpdpbusd_zmm",
+                                         "vpdpbusd_ymm", "vpmaddwd_ymm", "vdpbf16ps_zmm",
+                                         "fma_f16_zmm",  "fma_f32_zmm",  "fma_f32_ymm"};
 
 /// Summed over threads that measure at the same time; 0 where the machine does not have it.
 double rate_of(const std::string& what, int threads, double seconds) {
@@ -49,6 +50,7 @@ std::vector<std::string> candidates(Scheme scheme, const std::string& backend) {
       list = narrow ? std::vector{fma} : std::vector<std::string>{"fma_f16_zmm", fma};
       break;
     case Scheme::bf16:
+      if (names(backend, "amx")) return {"tdpbf16ps"};
       list = narrow ? std::vector{fma} : std::vector<std::string>{"vdpbf16ps_zmm", fma};
       break;
     default:
