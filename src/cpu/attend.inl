@@ -9,7 +9,8 @@
 // Isa: Lane, kLanes, kRows, kIntegers (a Products for integer operands), kFloats (one for floats, empty where
 // there is none), kHalves (one for floats that bf16 holds), kToWords (tiles of Q K^T that end in words),
 // store_codes() and store_halves() (P in bytes and in bf16, where products take them), kHas (the schemes that
-// the set has nests of), begin() and end() (around what a nest computes).
+// the set has nests of), kScoreGap (bytes between a row's scores and the next one's), begin() and end()
+// (around what a nest computes).
 #include <cstdint>
 #include <type_traits>
 
@@ -145,6 +146,9 @@ class RowsNest {
   /// Keys that a row's scores and codes have room for: whole stores of the forms in words.
   static std::int64_t padded(std::int64_t key_block) { return whole_stores<Isa>(0, key_block).last; }
 
+  /// Bytes from one row's scores to the next.
+  static std::int64_t score_row(std::int64_t n) { return 4 * n + Isa::kScoreGap; }
+
   static Layout layout(std::int64_t rows, std::int64_t key_block, std::int64_t dim_v) {
     const std::int64_t n = padded(key_block), sets = RowsNest::groups(rows),
                        blocks = blocks_together(rows, key_block);
@@ -156,7 +160,7 @@ class RowsNest {
     };
     at.groups = take(sets * static_cast<std::int64_t>(sizeof(Group)));
     at.out = take(sets * kRows * dim_v / kLanes * static_cast<std::int64_t>(sizeof(Out)));
-    at.score = take(blocks * kRows * n * 4);
+    at.score = take(blocks * kRows * score_row(n));
     at.words = take(kHasWords ? kRows * n * 2 : 0);
     at.p = take(blocks * kRows * n * kPBytes);
     at.sums = take(kRows * dim_v * 4);
@@ -185,7 +189,7 @@ class RowsNest {
             call.scratch + at.words,
             call.scratch + at.p,
             call.scratch + at.sums,
-            4 * n,
+            score_row(n),
             2 * n,
             kPBytes * n,
             4 * call.dim_v,

@@ -6,8 +6,9 @@
 namespace octet::cpu {
 namespace {
 
-/// Kernels read a few vectors beyond a block's last key, and use none of what they read.
-constexpr std::int64_t kReadBeyond = 512;
+/// Kernels read a few vectors beyond a block's last key, AMX's up to 15 groups of 256 channels of V, and use
+/// none of what they read.
+constexpr std::int64_t kReadBeyond = 16384;
 
 std::int64_t element_bytes(Element e) { return 4 / group_elements(e); }
 

@@ -2,8 +2,6 @@
 
 #include <immintrin.h>
 
-#include <cstring>
-
 #include "base/tile_config.h"
 
 namespace octet::cpu::amx {
@@ -19,22 +17,30 @@ constexpr std::int64_t kGroups = 16, kSums = 4;
 /// gcc 12's tile loads do not say what they read: stores before this stay before them.
 void keep_stores() { asm volatile("" : : : "memory"); }
 
-/// Up to 16 groups of keys, the last ones, with zeros behind: codes of P there may be anything, and so may be
-/// what lies behind V in memory.
+/// The last groups of keys, fewer than a tile holds, with zeros behind: codes of P there may be anything. So
+/// may be what lies behind V in memory, which is no number where it is of floats.
 struct LastKeys {
   alignas(64) std::byte a[kTileBytes], b[kSums][kTileBytes];
 };
-__attribute__((noinline)) void fill(LastKeys& last, const std::byte* a, const std::byte* b, const Tile& t,
-                                    std::int64_t groups, std::int64_t columns) {
-  const auto zeros = static_cast<__mmask16>((1u << groups) - 1);
+void fill_a(LastKeys& last, const std::byte* a, const Tile& t, std::int64_t groups) {
+  const auto there = static_cast<__mmask16>((1u << groups) - 1);
   for (std::int64_t r = 0; r < kRows; ++r)
-    _mm512_store_si512(last.a + r * kRowBytes, _mm512_maskz_loadu_epi32(zeros, a + r * t.a_row));
-  for (std::int64_t c = 0; c < columns; ++c) {
-    std::byte* to = last.b[c];
-    for (std::int64_t g = 0; g < groups; ++g)
-      std::memcpy(to + g * kRowBytes, b + c * t.b_column + g * t.b_step, kRowBytes);
-    std::memset(to + groups * kRowBytes, 0, static_cast<std::size_t>((kGroups - groups) * kRowBytes));
-  }
+    _mm512_store_si512(last.a + r * kRowBytes, _mm512_maskz_loadu_epi32(there, a + r * t.a_row));
+}
+void fill_b(LastKeys& last, const std::byte* b, const Tile& t, std::int64_t groups, std::int64_t columns) {
+  for (std::int64_t c = 0; c < columns; ++c)
+    for (std::int64_t g = 0; g < kGroups; ++g)
+      _mm512_store_si512(
+          last.b[c] + g * kRowBytes,
+          g < groups ? _mm512_loadu_si512(b + c * t.b_column + g * t.b_step) : _mm512_setzero_si512());
+}
+
+/// Asks for what lies behind `bytes` of b.
+void ask(const std::byte* b, std::int64_t bytes, const Ahead& ahead) {
+  for (std::int64_t at = 0; ahead.first_level != 0 && at < bytes; at += kRowBytes)
+    _mm_prefetch(b + ahead.first_level + at, _MM_HINT_T0);
+  for (std::int64_t at = 0; ahead.second_level != 0 && at < bytes; at += kRowBytes)
+    _mm_prefetch(b + ahead.second_level + at, _MM_HINT_T1);
 }
 
 #define OCTET_PV_PRODUCT(MULTIPLY, SUM, AT, STEP) \
@@ -52,31 +58,37 @@ __attribute__((noinline)) void fill(LastKeys& last, const std::byte* a, const st
   } while (false)
 
 // P V of at most four columns.
-#define OCTET_SOME_COLUMNS(NAME, MULTIPLY)                                              \
-  __attribute__((noinline)) void NAME(const Tile& t, std::int64_t columns) {            \
-    const std::byte *a = t.a, *b = t.b;                                                 \
-    std::int64_t steps = t.steps;                                                       \
-    _tile_zero(0);                                                                      \
-    _tile_zero(1);                                                                      \
-    _tile_zero(2);                                                                      \
-    _tile_zero(3);                                                                      \
-    keep_stores();                                                                      \
-    for (; steps >= kGroups; steps -= kGroups, a += kRowBytes, b += kGroups * t.b_step) \
-      OCTET_PV_STEP(MULTIPLY, a, t.a_row, b, t.b_step, t.b_column);                     \
-    if (steps > 0) {                                                                    \
-      LastKeys last;                                                                    \
-      fill(last, a, b, t, steps, columns);                                              \
-      keep_stores();                                                                    \
-      OCTET_PV_STEP(MULTIPLY, last.a, kRowBytes, last.b[0], kRowBytes, kTileBytes);     \
-    }                                                                                   \
-    _tile_stored(0, t.out, t.out_row);                                                  \
-    if (columns > 1) _tile_stored(1, t.out + kRowBytes, t.out_row);                     \
-    if (columns > 2) _tile_stored(2, t.out + 2 * kRowBytes, t.out_row);                 \
-    if (columns > 3) _tile_stored(3, t.out + 3 * kRowBytes, t.out_row);                 \
+#define OCTET_SOME_COLUMNS(NAME, MULTIPLY, FLOATS)                                        \
+  __attribute__((noinline)) void NAME(const Tile& t, std::int64_t columns) {              \
+    const std::byte *a = t.a, *b = t.b;                                                   \
+    std::int64_t steps = t.steps;                                                         \
+    _tile_zero(0);                                                                        \
+    _tile_zero(1);                                                                        \
+    _tile_zero(2);                                                                        \
+    _tile_zero(3);                                                                        \
+    keep_stores();                                                                        \
+    for (; steps >= kGroups; steps -= kGroups, a += kRowBytes, b += kGroups * t.b_step) { \
+      ask(b, kGroups* t.b_step, t.ahead);                                                 \
+      OCTET_PV_STEP(MULTIPLY, a, t.a_row, b, t.b_step, t.b_column);                       \
+    }                                                                                     \
+    if (steps > 0) {                                                                      \
+      LastKeys last;                                                                      \
+      fill_a(last, a, t, steps);                                                          \
+      if (FLOATS) fill_b(last, b, t, steps, columns);                                     \
+      keep_stores();                                                                      \
+      if (FLOATS)                                                                         \
+        OCTET_PV_STEP(MULTIPLY, last.a, kRowBytes, last.b[0], kRowBytes, kTileBytes);     \
+      else                                                                                \
+        OCTET_PV_STEP(MULTIPLY, last.a, kRowBytes, b, t.b_step, t.b_column);              \
+    }                                                                                     \
+    _tile_stored(0, t.out, t.out_row);                                                    \
+    if (columns > 1) _tile_stored(1, t.out + kRowBytes, t.out_row);                       \
+    if (columns > 2) _tile_stored(2, t.out + 2 * kRowBytes, t.out_row);                   \
+    if (columns > 3) _tile_stored(3, t.out + 3 * kRowBytes, t.out_row);                   \
   }
 
-OCTET_SOME_COLUMNS(some_u8_s8, _tile_dpbusd)
-OCTET_SOME_COLUMNS(some_bf16, _tile_dpbf16ps)
+OCTET_SOME_COLUMNS(some_u8_s8, _tile_dpbusd, false)
+OCTET_SOME_COLUMNS(some_bf16, _tile_dpbf16ps, true)
 
 /// The groups of a row of Q, in tiles.
 struct Depth {
@@ -105,6 +117,7 @@ struct Depth {
       _tile_stored(OLDEST, t.out + ((AT)-kDelay) * kRowBytes, t.out_row);                    \
     if ((AT) >= columns) break;                                                              \
     const std::byte* b = t.b + (AT)*t.b_column;                                              \
+    ask(b, t.b_column, t.ahead);                                                             \
     _tile_zero(SUM);                                                                         \
     if (depth.kept()) {                                                                      \
       if (depth.whole > 0) OCTET_QK_PRODUCT(MULTIPLY, SUM, 4, 6, b);                         \
@@ -135,8 +148,10 @@ OCTET_STREAM(stream_s8_s8, _tile_dpbssd)
 OCTET_STREAM(stream_bf16, _tile_dpbf16ps)
 
 void all_some(void (*some)(const Tile&, std::int64_t), Tile t, std::int64_t columns) {
-  for (; columns > 0; columns -= kSums, t.b += kSums * t.b_column, t.out += kSums * kRowBytes)
+  for (; columns > 0; columns -= kSums, t.b += kSums * t.b_column, t.out += kSums * kRowBytes) {
     some(t, columns < kSums ? columns : kSums);
+    t.ahead = {};  // all columns lie beside each other
+  }
 }
 
 /// Two columns of sums, row after row each, as words: see TileWords.

@@ -15,6 +15,7 @@ struct Isa256 {
   using Lane = VectorLane<8, Tag>;
   template <class S>
   static constexpr bool kHas = true;
+  static constexpr std::int64_t kScoreGap = 0;
   static void begin(std::int64_t /*dim_groups*/) {}
   static void end() {}
   static constexpr std::int64_t kLanes = 8, kRows = avx2::kRows;

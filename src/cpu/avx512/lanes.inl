@@ -53,6 +53,7 @@ struct Isa512 {
   using Lane = VectorLane<16, Tag>;
   template <class S>
   static constexpr bool kHas = true;
+  static constexpr std::int64_t kScoreGap = 0;
   static void begin(std::int64_t /*dim_groups*/) {}
   static void end() {}
   static constexpr std::int64_t kLanes = 16, kRows = avx512::kRows;
