@@ -9,9 +9,10 @@
 
 namespace octet::cpu {
 
-/// Query rows of a unit of work, at most, in groups of so many: their outputs and a key block's operands share
-/// L2, and a call of a few hundred tokens still has work for several threads. note: 16 are AMX's tiles, which
-/// read K and V twice as fast as they come from L2: with 96 rows 197 keys take 7 % less, 1,024 keys 1 to 3.
+/// Query rows of a unit of work, at most, in groups of so many: their outputs and a key block's operands
+/// share L2, and a call of a few hundred tokens still has work for several threads. note: 16 are AMX's tiles,
+/// which read K and V twice as fast as they come from L2: with 96 rows 197 keys take 7 % less, 1,024 keys 1
+/// to 3.
 constexpr std::int64_t most_rows(std::int64_t group) { return group == 16 ? 96 : 48; }
 
 /// How a sequence's rows are cut into units: equal shares, in whole groups of rows. The rows that one more

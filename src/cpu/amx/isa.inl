@@ -26,7 +26,7 @@ struct IsaAmx : WithHalves<Isa512Fp16> {
       Element::s8,
       {amx::multiply_s8_s8, amx::multiply_u8_s8, avx512::multiply_few_s8_s8, avx512::multiply_few_u8_s8},
       avx512::kFewRows,
-      nullptr,
+      amx::multiply_u8_s8_and_fold,
       nullptr,
       nullptr,
       Element::u8_bias};
@@ -37,7 +37,8 @@ struct IsaAmx : WithHalves<Isa512Fp16> {
       Element::bf16,
       Element::bf16,
       {amx::multiply_qk_bf16, amx::multiply_pv_bf16, amx::multiply_qk_bf16, amx::multiply_pv_bf16},
-      avx512::kFewRows};
+      avx512::kFewRows,
+      amx::multiply_bf16_and_fold};
   static constexpr MultiplyToWords kToWords = amx::multiply_s8_s8_to_words;
 };
 using ThisIsa = IsaAmx;

@@ -154,6 +154,52 @@ void all_some(void (*some)(const Tile&, std::int64_t), Tile t, std::int64_t colu
   }
 }
 
+/// Sums of P V on their way into outputs.
+struct FoldSums {
+  alignas(64) std::byte rows[kRows][kSums * kRowBytes];
+};
+
+/// TileFold of at most four columns. note: each operation rounds, as RowOutputs::fold() has it: few rows go
+/// that way, and have the bits that they have among others.
+template <bool kFloats, bool kSets>
+__attribute__((noinline)) void fold_rows(const FoldSums& sums, const TileFold& f, std::byte* out,
+                                         std::int64_t columns) {
+  for (std::int64_t r = 0; r < kRows; ++r, out += f.out_row) {
+    const __m512 factor = _mm512_set1_ps(f.factor[r]);
+    [[maybe_unused]] __m512 decay;
+    if constexpr (!kSets) decay = _mm512_set1_ps(f.decay[r]);
+    const auto column = [&](std::int64_t c) {
+      const std::byte* const at = sums.rows[r] + c * kRowBytes;
+      const __m512 sum = kFloats ? _mm512_load_ps(at) : _mm512_cvtepi32_ps(_mm512_load_si512(at));
+      __m512 x = _mm512_mul_ps(sum, factor);
+      if constexpr (!kSets) x = _mm512_add_ps(x, _mm512_mul_ps(_mm512_loadu_ps(out + c * kRowBytes), decay));
+      _mm512_storeu_ps(out + c * kRowBytes, x);
+    };
+    if (columns == kSums) {
+#pragma GCC unroll 4
+      for (std::int64_t c = 0; c < kSums; ++c) column(c);
+    } else {
+      for (std::int64_t c = 0; c < columns; ++c) column(c);
+    }
+  }
+}
+
+template <bool kFloats>
+std::int64_t multiply_and_fold(void (*some)(const Tile&, std::int64_t), const Tile& tile,
+                               const TileFold& fold, std::int64_t columns) {
+  FoldSums sums;
+  Tile t = tile;
+  t.out = sums.rows[0], t.out_row = sizeof sums.rows[0];
+  std::byte* out = fold.out;
+  for (std::int64_t left = columns; left > 0;
+       left -= kSums, t.b += kSums * t.b_column, out += kSums * kRowBytes) {
+    const std::int64_t width = left < kSums ? left : kSums;
+    some(t, width);
+    (fold.decay ? fold_rows<kFloats, false> : fold_rows<kFloats, true>)(sums, fold, out, width);
+  }
+  return columns;
+}
+
 /// Two columns of sums, row after row each, as words: see TileWords.
 template <bool kScaled>
 __attribute__((always_inline)) inline void to_words(const std::byte* sums, const TileWords& w,
@@ -248,6 +294,12 @@ void multiply_s8_s8(const Tile& t, std::int64_t columns) { stream_s8_s8(t, colum
 void multiply_u8_s8(const Tile& t, std::int64_t columns) { all_some(some_u8_s8, t, columns); }
 void multiply_qk_bf16(const Tile& t, std::int64_t columns) { stream_bf16(t, columns); }
 void multiply_pv_bf16(const Tile& t, std::int64_t columns) { all_some(some_bf16, t, columns); }
+std::int64_t multiply_u8_s8_and_fold(const Tile& t, const TileFold& fold, std::int64_t columns) {
+  return multiply_and_fold<false>(some_u8_s8, t, fold, columns);
+}
+std::int64_t multiply_bf16_and_fold(const Tile& t, const TileFold& fold, std::int64_t columns) {
+  return multiply_and_fold<true>(some_bf16, t, fold, columns);
+}
 std::int64_t multiply_s8_s8_to_words(const Tile& t, const TileWords& words, std::int64_t columns) {
   if (!Depth(t).kept()) return 0;
   const std::int64_t pairs = (columns + 1) / 2;

@@ -16,6 +16,8 @@ void multiply_s8_s8(const Tile& tile, std::int64_t columns);    ///< Q K^T of be
 void multiply_u8_s8(const Tile& tile, std::int64_t columns);    ///< P V: a u8, b s8
 void multiply_qk_bf16(const Tile& tile, std::int64_t columns);  ///< the same of bf16
 void multiply_pv_bf16(const Tile& tile, std::int64_t columns);
+std::int64_t multiply_u8_s8_and_fold(const Tile& tile, const TileFold& fold, std::int64_t columns);
+std::int64_t multiply_bf16_and_fold(const Tile& tile, const TileFold& fold, std::int64_t columns);
 /// Of head dims up to 128.
 std::int64_t multiply_s8_s8_to_words(const Tile& tile, const TileWords& words, std::int64_t columns);
 
