@@ -117,6 +117,7 @@ struct FixedSoftmax {
   static void weigh_whole(const WholeRows& rows, const std::int32_t* peak, const std::uint16_t* mass,
                           std::int64_t runs, F32 (&sums)[kRows]) {
     for (int r = 0; r < kRows; ++r) {
+      stay_awake<Isa>(r, runs * kRun);
       const auto reference = simd::fill<U16>(static_cast<std::uint16_t>(peak[r]));
       const std::byte* words = rows.words + r * rows.words_row;
       const auto* masses = reinterpret_cast<const std::byte*>(mass);

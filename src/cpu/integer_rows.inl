@@ -127,9 +127,11 @@ class IntegerRows : public WordRows<S, Isa> {
     const std::int64_t runs = (visit.block.keys() + Base::kRun - 1) / Base::kRun;
     const GroupMemory memory = memory_;
     I32 least[kRows];
-    for (std::int64_t r = 0; r < kRows; ++r)
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      stay_awake<Isa>(r, visit.block.keys());
       least[r] = Words::distances_of_whole(memory.score + r * memory.score_row, views.of(r), level, runs,
                                            memory.words + r * memory.words_row);
+    }
     return nearest(least);
   }
   typename R::I64 weigh_whole(const ThisVisit& visit, const std::int32_t* reference) const {
@@ -137,9 +139,11 @@ class IntegerRows : public WordRows<S, Isa> {
     const std::int64_t runs = (visit.block.keys() + Base::kRun - 1) / Base::kRun;
     const GroupMemory memory = memory_;
     Mass sums[kRows];
-    for (std::int64_t r = 0; r < kRows; ++r)
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      stay_awake<Isa>(r, visit.block.keys());
       sums[r] = Words::weigh(memory.words + r * memory.words_row, reference[r], mass, runs,
                              memory.p + r * memory.p_row);
+    }
     return totals(sums);
   }
 

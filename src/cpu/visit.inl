@@ -103,6 +103,13 @@ struct NestContext {
   const GroupMemory& memory;
 };
 
+/// Row r of a stage of so many keys begins: Isa::stay_awake() halfway through long ones.
+template <class Isa>
+void stay_awake(std::int64_t r, std::int64_t keys) {
+  if constexpr (requires { Isa::stay_awake(); })
+    if (r == Isa::kRows / 2 && keys >= Isa::kWakefulKeys) Isa::stay_awake();
+}
+
 /// Bytes of a code of P.
 template <class S, class Isa>
 inline constexpr std::int64_t kPBytesOf = 4 / group_elements(products_of<Isa>(S::kP).p);

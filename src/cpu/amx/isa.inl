@@ -16,6 +16,11 @@ struct IsaAmx : WithHalves<Isa512Fp16> {
   static constexpr std::int64_t kScoreGap = 64;
   static void begin(std::int64_t dim_groups) { amx::begin(dim_groups); }
   static void end() { amx::end(); }
+  /// The tiles' unit sleeps when it has had nothing to do for some 2,000 cycles, and takes some 1,000 to
+  /// wake: a product amid each stage of a softmax of so many keys keeps it awake. What it does to tile 0
+  /// nobody reads.
+  static constexpr std::int64_t kWakefulKeys = 192;
+  static void stay_awake() { asm volatile("tdpbssd %%tmm6, %%tmm4, %%tmm0" : : :); }
   // A tile of one row takes as long as one of sixteen: few rows go by vectors, which read K and V as fast as
   // memory lets them. Of bf16, whose sums depend on their order, a row has the bits that it has among others,
   // and memory takes longer than the tiles.
