@@ -20,7 +20,7 @@ void keep_stores() { asm volatile("" : : : "memory"); }
 /// The last groups of keys, fewer than a tile holds, with zeros behind: codes of P there may be anything. So
 /// may be what lies behind V in memory, which is no number where it is of floats.
 struct LastKeys {
-  alignas(64) std::byte a[kTileBytes], b[kSums][kTileBytes];
+  alignas(64) std::byte a[kTileBytes], b[kSums * kTileBytes];
 };
 void fill_a(LastKeys& last, const std::byte* a, const Tile& t, std::int64_t groups) {
   const auto there = static_cast<__mmask16>((1u << groups) - 1);
@@ -31,7 +31,7 @@ void fill_b(LastKeys& last, const std::byte* b, const Tile& t, std::int64_t grou
   for (std::int64_t c = 0; c < columns; ++c)
     for (std::int64_t g = 0; g < kGroups; ++g)
       _mm512_store_si512(
-          last.b[c] + g * kRowBytes,
+          last.b + c * kTileBytes + g * kRowBytes,
           g < groups ? _mm512_loadu_si512(b + c * t.b_column + g * t.b_step) : _mm512_setzero_si512());
 }
 
@@ -77,7 +77,7 @@ void ask(const std::byte* b, std::int64_t bytes, const Ahead& ahead) {
       if (FLOATS) fill_b(last, b, t, steps, columns);                                     \
       keep_stores();                                                                      \
       if (FLOATS)                                                                         \
-        OCTET_PV_STEP(MULTIPLY, last.a, kRowBytes, last.b[0], kRowBytes, kTileBytes);     \
+        OCTET_PV_STEP(MULTIPLY, last.a, kRowBytes, last.b, kRowBytes, kTileBytes);        \
       else                                                                                \
         OCTET_PV_STEP(MULTIPLY, last.a, kRowBytes, b, t.b_step, t.b_column);              \
     }                                                                                     \
@@ -225,7 +225,7 @@ __attribute__((always_inline)) inline void to_words(const std::byte* sums, const
 
 /// The sums of two pairs of columns.
 struct PairSums {
-  alignas(64) std::byte pair[2][2][kTileBytes];
+  alignas(64) std::byte pair[2][2 * kTileBytes];
 };
 
 // Q K^T that ends in words goes by pairs of columns, through a place for two: while a pair is multiplied, the
@@ -238,20 +238,20 @@ struct PairSums {
     OCTET_FIRST(SUM, B);               \
     OCTET_LAST(SUM, (B) + kTileBytes); \
   } while (false)
-#define OCTET_PAIR(AT, SUM0, SUM1, BEFORE0, BEFORE1, BEFORE, PRODUCTS)      \
-  do {                                                                      \
-    if ((AT) < pairs) {                                                     \
-      const std::byte* const b = t.b + 2 * (AT)*t.b_column;                 \
-      _tile_zero(SUM0);                                                     \
-      PRODUCTS(SUM0, b);                                                    \
-      _tile_zero(SUM1);                                                     \
-      PRODUCTS(SUM1, b + t.b_column);                                       \
-    }                                                                       \
-    if ((AT) > 0 && (AT) <= pairs) {                                        \
-      _tile_stored(BEFORE0, sums.pair[BEFORE][0], kRowBytes);               \
-      _tile_stored(BEFORE1, sums.pair[BEFORE][1], kRowBytes);               \
-    }                                                                       \
-    if ((AT) > 1) to_words<kScaled>(sums.pair[1 - (BEFORE)][0], w, (AT)-2); \
+#define OCTET_PAIR(AT, SUM0, SUM1, BEFORE0, BEFORE1, BEFORE, PRODUCTS)   \
+  do {                                                                   \
+    if ((AT) < pairs) {                                                  \
+      const std::byte* const b = t.b + 2 * (AT)*t.b_column;              \
+      _tile_zero(SUM0);                                                  \
+      PRODUCTS(SUM0, b);                                                 \
+      _tile_zero(SUM1);                                                  \
+      PRODUCTS(SUM1, b + t.b_column);                                    \
+    }                                                                    \
+    if ((AT) > 0 && (AT) <= pairs) {                                     \
+      _tile_stored(BEFORE0, sums.pair[BEFORE], kRowBytes);               \
+      _tile_stored(BEFORE1, sums.pair[BEFORE] + kTileBytes, kRowBytes);  \
+    }                                                                    \
+    if ((AT) > 1) to_words<kScaled>(sums.pair[1 - (BEFORE)], w, (AT)-2); \
   } while (false)
 #define OCTET_STREAM_TO_WORDS(NAME, PRODUCTS)                                                  \
   template <bool kScaled>                                                                      \
