@@ -210,11 +210,11 @@ class LoneEnds {
     std::uint32_t down[kRows], peak[kRows] = {};
 #pragma unroll
     for (int r = 0; r < kRows; ++r) down[r] = of_row(own_down, r);
-    // Registers do not hold all sums of two rows and two terms beside what they are made of: those of the
-    // last tiles are made twice.
-    constexpr int kKept = kRows * kTerms < 4 ? kTiles : kTiles / 2;
+    // Registers do not hold all sums of two rows and two terms beside what they are made of: the last ones
+    // are made twice, so many as leave nothing to spill (docs/cuda.md).
+    constexpr int kTwice = kRows * kTerms < 4 ? 0 : 5, kKept = kTiles * kRows - kTwice;
     Joined again[kRows];
-    if constexpr (kKept < kTiles) {
+    if constexpr (kTwice > 0) {
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
 #pragma unroll
@@ -229,7 +229,7 @@ class LoneEnds {
       for (int r = 0; r < kRows; ++r) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
-          const Joined& terms = i < kKept ? of[r] : again[r];
+          const Joined& terms = i * kRows + r < kKept ? of[r] : again[r];
           output[i][r][c] = Quick::output(terms.sum(sums_[i][r][c]), down[r], c == 0 ? factor.x : factor.y);
           peak[r] = max(peak[r], static_cast<std::uint32_t>(abs(output[i][r][c])));
         }
