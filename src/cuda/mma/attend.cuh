@@ -45,11 +45,7 @@ class Attention : protected Loads<S, kTile> {
                 "each part has a buffer");
 
   __device__ Attention(const Call& call, Shared& shared)
-      : Base(call, shared),
-        known_(shared.known),
-        rows_(shared.rows),
-        states_(shared.states),
-        scheme_(scheme_of<S>(call)) {}
+      : Base(call, shared), known_(shared.known), rows_(shared.rows), scheme_(scheme_of<S>(call)) {}
 
   __device__ __forceinline__ void run() {
     with_rows([&](const HeadOperand& q, const HeadOperand& k, const HeadOperand& v, const HeadBias& bias,
@@ -237,7 +233,7 @@ class Attention : protected Loads<S, kTile> {
     prepare();
     if constexpr (kParksRows) {
       rows_.set(thread_, {rows[0].row, rows[1].row});
-      states_.set(thread_, {rows[0].state, rows[1].state});
+      states().set(thread_, {rows[0].state, rows[1].state});
     }
 #pragma unroll 1
     for (std::int32_t i = first_block; i < known_.get(warp()).end; i += kParts) {
@@ -272,14 +268,14 @@ class Attention : protected Loads<S, kTile> {
 #pragma unroll
           for (int r = 0; r < kRowsALane; ++r) {
             rows[r].row = rows_.get(thread_).of[r];
-            rows[r].state = states_.get(thread_).of[r];
+            rows[r].state = states().get(thread_).of[r];
           }
         }
         weigh_block<Masses::of_quad, kTile.keys>(
             acc, p, rows, scheme_, call_, shared_.tiles.keys[block.number & 1],
             block_constants<S>(call_, block), block, Visibility{call_, known.queries, known.keys},
             HeadBias(call_, known.batch, static_cast<std::int32_t>(blockIdx.y)), whole);
-        if constexpr (kParksRows) states_.set(thread_, {rows[0].state, rows[1].state});
+        if constexpr (kParksRows) states().set(thread_, {rows[0].state, rows[1].state});
       };
       if constexpr (kTwoBuffers) {
         if (sees) {
@@ -320,9 +316,12 @@ class Attention : protected Loads<S, kTile> {
     }
     if constexpr (kParksRows) {
 #pragma unroll
-      for (int r = 0; r < kRowsALane; ++r) rows[r].state = states_.get(thread_).of[r];
+      for (int r = 0; r < kRowsALane; ++r) rows[r].state = states().get(thread_).of[r];
     }
   }
+
+  /// note: no member; of other kernels the compiler would spill one word more for it.
+  __device__ __forceinline__ auto states() { return typename Shared::StatesByThread(shared_.states); }
 
   /// Key block `number` of the rows' sequence.
   __device__ __forceinline__ KeyBlock block_at(std::int32_t number) const {
@@ -374,7 +373,6 @@ class Attention : protected Loads<S, kTile> {
   }
   typename Shared::KnownByWarp known_;
   typename Shared::RowsByThread rows_;
-  typename Shared::StatesByThread states_;
   const S scheme_;
 };
 
