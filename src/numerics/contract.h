@@ -95,6 +95,9 @@
 //                   enter(), and QuickEnds end most rows. lone() and the functions behind it are the same of
 //                   rows that have one or two key blocks, as Terms whose outputs' sums nobody adds before the
 //                   end
+//   blind_step()    where it is: step() that also takes the largest score of a row that sees no key of a
+//                   block, -inf; its weights are then 0, and neither its state nor its outputs change in
+//                   a way that shows
 //   lazy_step()     where it is: step() that rescales seldom, for lanes of one value (numerics/unbiased.h)
 //   kAddsAsTheyAre  where it is there: a key block's sums have the factor 1, and kernels fold them at once
 //   block()         takes K's scale or, where V's scales have a reference in each block, also V's largest

@@ -8,6 +8,10 @@
 
 namespace octet {
 
+/// Octaves below every score of a key: what rows that see no key of a block are measured against, so that
+/// their weights of nothing, 2^-inf, are 0.
+inline constexpr float kLeastPeak = -0x1p126f;
+
 /// The scheme's step, lazily where it has such a one: sums that were made are then hardly ever rescaled.
 template <class S>
 OCTET_HD typename S::Step lazy_step_of(const S& scheme, const typename S::State& state,
@@ -32,6 +36,10 @@ struct Unbiased : S {
                                  const typename S::View& view) const {
     return lazy_step_of<S>(*this, state, peak, view);
   }
+  OCTET_HD typename S::Step blind_step(const typename S::State& state, typename S::Score peak,
+                                       const typename S::View& view) const {
+    return step(state, peak < kLeastPeak ? kLeastPeak : peak, view);  // NaN stays
+  }
 };
 
 /// Of a scheme on scaled codes whose P carries no scale of V: scores are without the row's factor, which
@@ -41,6 +49,7 @@ template <class S>
 struct LateScaled : S {
   using F32 = typename S::F32;
   using Score = F32;
+  using typename S::State;
   struct Bias {};
   struct Step : S::Step {
     F32 slope;  ///< octaves of a score's 1
@@ -56,6 +65,10 @@ struct LateScaled : S {
   OCTET_HD Step step(const typename S::State& state, Score peak, const typename S::View& view) const {
     const F32 slope = fmaxf(view.octaves, kLeastSlope);
     return {lazy_step_of<S>(*this, state, peak * slope, view), slope};
+  }
+  OCTET_HD Step blind_step(const State& state, Score peak, const typename S::View& view) const {
+    const F32 slope = fmaxf(view.octaves, kLeastSlope), octaves = peak * slope;
+    return {lazy_step_of<S>(*this, state, octaves < kLeastPeak ? kLeastPeak : octaves, view), slope};
   }
   OCTET_HD F32 weight(Score score, const Step& step) const {
     return S::weight_at(std::fma(score, step.slope, -step.origin));

@@ -313,6 +313,15 @@ TEST_P(Mma, FollowsTheReferenceByEveryCutAtEveryWidth) {
   expect_seldom_cuts(normal_call(1, 1, 200, 8191, 64), "8191 keys");
 }
 
+/// More tiles of rows than processors: where Hopper's blocks of threads go from one to the next.
+TEST_P(Mma, FollowsTheReferenceWhereBlocksOfThreadsHaveSeveralTiles) {
+  if (run_by_cut(normal_call(1, 1, 16, 197, 128), GetParam(), 0).status.code() == Code::unsupported)
+    GTEST_SKIP() << "Hopper has no kernels of its own";
+  constexpr std::int64_t kHeads = 150, kRows = 300;
+  for (std::int64_t n : {128, 200})
+    expect_seldom_cuts(normal_call(1, kHeads, kRows, n, 64), std::to_string(n) + " keys");
+}
+
 TEST_P(Mma, GivesTheSameBitsAHundredTimes) {
   const Call call = normal_call(2, 3, 130, 333, 64);
   const Output first = run_on_device(call, GetParam(), Operands::plain);

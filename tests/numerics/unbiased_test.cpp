@@ -43,9 +43,13 @@ struct OutAndLse {
   double out, lse;
 };
 
+/// Whether a key block of which the row sees nothing stands before each of the others.
+enum class Between : std::int32_t { nothing, blind_blocks };
+
 /// The contract's loop, without a GPU's or a vector's lanes. q_scale: of the row.
 template <class S>
-OutAndLse run_form(const S& scheme, const std::vector<BlockOfKeys>& blocks, float q_scale) {
+OutAndLse run_form(const S& scheme, const std::vector<BlockOfKeys>& blocks, float q_scale,
+                   Between between = Between::nothing) {
   const typename S::Row row = scheme.row(q_scale);
   typename S::State state{};
   typename S::Out out{};
@@ -53,6 +57,14 @@ OutAndLse run_form(const S& scheme, const std::vector<BlockOfKeys>& blocks, floa
   for (const BlockOfKeys& keys : blocks) {
     const typename S::Block block = scheme.block(1.0f);
     const typename S::View view = scheme.view(row, block, {});
+    if constexpr (requires { scheme.blind_step(state, 0.0f, view); }) {
+      if (between == Between::blind_blocks) {
+        const typename S::Step blind = scheme.blind_step(state, -INFINITY, view);
+        EXPECT_EQ(scheme.weight(-INFINITY, blind), 0);
+        scheme.fold(out, {}, blind, unit);
+        state = scheme.absorb(state, blind, 0);
+      }
+    }
     std::vector<typename S::Key> key;
     std::vector<float> score;
     float peak = -INFINITY;
@@ -110,6 +122,30 @@ TEST(LateScaled, DiffersByRoundingsOfScores) {
                                                                                       kKeysOfBlock);
   expect_the_same<LateScaled<Int8HalfScheme<ScalarLane>>, Int8HalfScheme<ScalarLane>>(0x1p-11);
   expect_the_same<LateU8<ScalarLane>, Int8Scheme<ScalarLane>>(2.0 / 255 / kKeysOfBlock);
+}
+
+template <class Form>
+void expect_blind_blocks_to_add_nothing() {
+  Prepare prepare;
+  prepare.softmax_scale = 0.125f;
+  for (double octaves : {0.01, 1.0, 60.0}) {
+    const std::vector<BlockOfKeys> blocks = random_keys(octaves);
+    const Form form = Form::prepare(prepare);
+    const OutAndLse want = run_form(form, blocks, 1.0f);
+    const OutAndLse got = run_form(form, blocks, 1.0f, Between::blind_blocks);
+    EXPECT_EQ(got.out, want.out) << octaves << " octaves";
+    EXPECT_EQ(got.lse, want.lse) << octaves << " octaves";
+  }
+}
+
+TEST(Unbiased, TakesRowsThatSeeNoKeyOfABlock) {
+  expect_blind_blocks_to_add_nothing<Unbiased<Int8Scheme<ScalarLane>>>();
+  expect_blind_blocks_to_add_nothing<Unbiased<Int8ShiftScheme<ScalarLane>>>();
+}
+
+TEST(LateScaled, TakesRowsThatSeeNoKeyOfABlock) {
+  expect_blind_blocks_to_add_nothing<LateScaled<Int8FullScheme<ScalarLane>>>();
+  expect_blind_blocks_to_add_nothing<LateScaled<Int8HalfScheme<ScalarLane>>>();
 }
 
 // A query of zeros has the scale 0: all keys weigh the same, hidden ones nothing.

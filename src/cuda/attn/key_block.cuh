@@ -96,13 +96,13 @@ __device__ __forceinline__ Bias no_bias(Bias none) {
 
 /// From accumulators to codes of P. of_keys, of_block: constants of the block's kKeys places, and its own.
 /// whole: the warp's rows see all keys of the block, and no bias is added.
-template <Masses kMasses, int kKeys, class S, int kTiles>
+template <Masses kMasses, int kKeys, Blind kBlind = Blind::is_left_out, class S, int kTiles>
 __device__ __forceinline__ void weigh_block(typename S::Acc (&acc)[kTiles][4], PWords<S, kTiles>& p,
                                             LaneRow<S> (&rows)[kRowsALane], const S& scheme, const Call& call,
                                             const std::uint32_t* of_keys, const typename S::Block& of_block,
                                             const KeyBlock& block, const Visibility& visibility,
                                             const HeadBias& bias, bool whole) {
-  using Softmax = BlockSoftmax<S, kTiles, kKeys, kMasses>;
+  using Softmax = BlockSoftmax<S, kTiles, kKeys, kMasses, kBlind>;
   typename S::View view[kRowsALane];
   typename S::Score score[kTiles][4];
   Hidden hidden;
@@ -116,6 +116,7 @@ __device__ __forceinline__ void weigh_block(typename S::Acc (&acc)[kTiles][4], P
       hidden = hidden_by_end<kTiles>(block.keys);
     } else {
       hidden = hidden_by_range<S, kTiles>(visibility, block.begin, block.keys, rows);
+      if constexpr (kBlind == Blind::adds_nothing) rows[0].sees = rows[1].sees = true;
     }
     if constexpr (S::kUsesRowPeak) Softmax::hide(acc, hidden);
   }

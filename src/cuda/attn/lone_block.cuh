@@ -205,18 +205,22 @@ class LoneEnds {
     }
     std::uint32_t sizes[kRows] = {};
     each([&](int i, int r, int c) { sizes[r] |= Quick::size(of[r].sum(sums_[i][r][c])); });
-    if constexpr (kTiles * kRows * kTerms > 16) {  // whose sums registers do not hold: they are made twice
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-        for (int t = 0; t < kTerms; ++t) of[r].factor[t] = tile::kept(of[r].factor[t]);
-      }
-    }
     const std::uint32_t own_down =
         Quick::down(own_of(sizes, [](std::uint32_t a, std::uint32_t b) { return a | b; }));
     std::uint32_t down[kRows], peak[kRows] = {};
 #pragma unroll
     for (int r = 0; r < kRows; ++r) down[r] = of_row(own_down, r);
+    // Registers do not hold all sums of two rows and two terms beside what they are made of: the last ones
+    // are made twice, so many as leave nothing to spill (docs/cuda.md).
+    constexpr int kTwice = kRows * kTerms < 4 ? 0 : 5, kKept = kTiles * kRows - kTwice;
+    Joined again[kRows];
+    if constexpr (kTwice > 0) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+        for (int t = 0; t < kTerms; ++t) again[r].factor[t] = tile::kept_after(of[r].factor[t], down[r]);
+      }
+    }
     std::int32_t output[kTiles][kRows][2];
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
@@ -225,7 +229,8 @@ class LoneEnds {
       for (int r = 0; r < kRows; ++r) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
-          output[i][r][c] = Quick::output(of[r].sum(sums_[i][r][c]), down[r], c == 0 ? factor.x : factor.y);
+          const Joined& terms = i * kRows + r < kKept ? of[r] : again[r];
+          output[i][r][c] = Quick::output(terms.sum(sums_[i][r][c]), down[r], c == 0 ? factor.x : factor.y);
           peak[r] = max(peak[r], static_cast<std::uint32_t>(abs(output[i][r][c])));
         }
       }

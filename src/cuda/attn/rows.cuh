@@ -51,6 +51,14 @@ __device__ __forceinline__ void open_rows(LaneRow<S> (&rows)[kRowsALane], const 
   if constexpr (LongRows<S>) rows[0].own.row = scheme.row(scales[0]);
 }
 
+/// Where tokens are made anew before they are asked for. note: not forgotten, those of one key block would be
+/// kept for the next.
+template <class S>
+__device__ __forceinline__ void forget_tokens(LaneRow<S> (&rows)[kRowsALane]) {
+#pragma unroll
+  for (LaneRow<S>& row : rows) row.token = 0;
+}
+
 /// Before rows end, where each lane absorbed its own masses.
 template <class S>
 __device__ __forceinline__ void close_rows(LaneRow<S> (&rows)[kRowsALane]) {

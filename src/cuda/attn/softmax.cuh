@@ -27,6 +27,10 @@ inline constexpr int kRowsALane = 2;
 /// then adds masses before it makes other weights (docs/cuda.md).
 enum class Masses { of_quad, of_lane };
 
+/// What is done with rows that see no key of a block of which others see some: their sums and states stay as
+/// they are, or take weights of nothing (blind_step() of the contract), which costs no choice.
+enum class Blind { is_left_out, adds_nothing };
+
 /// Schemes whose row sum is the online softmax's: four lanes' own sums can be added at the row's end
 /// (close_rows).
 template <class S>
@@ -142,7 +146,7 @@ __device__ __forceinline__ Hidden biases_of(typename S::Bias (&added)[kTiles * 4
 }
 
 /// kKeys: places of the block, of which the first kTiles tiles are computed.
-template <class S, int kTiles, int kKeys, Masses kMasses>
+template <class S, int kTiles, int kKeys, Masses kMasses, Blind kBlind = Blind::is_left_out>
 class BlockSoftmax {
  public:
   using Acc = typename S::Acc;
@@ -244,7 +248,12 @@ class BlockSoftmax {
       Score peak[kRowsALane];
       largest(score, peak);
 #pragma unroll
-      for (int r = 0; r < kRowsALane; ++r) rows[r].step = scheme.step(rows[r].state, peak[r], view[r]);
+      for (int r = 0; r < kRowsALane; ++r) {
+        if constexpr (kBlind == Blind::adds_nothing)
+          rows[r].step = scheme.blind_step(rows[r].state, peak[r], view[r]);
+        else
+          rows[r].step = scheme.step(rows[r].state, peak[r], view[r]);
+      }
       if constexpr (requires { S::kAsksOptions; })
         scheme.with_weights(weigh_with);
       else

@@ -75,6 +75,7 @@ class Attention : protected Loads<S, kTile> {
   }
 
   static constexpr int kTiles = kTile.computed / 8;
+  static constexpr bool kParksRows = Shared::kKeepsRows == Keeps::in_shared_memory;
   using Rows = LaneRow<S>[kRowsALane];
   using Base::address_of_k, Base::address_of_v, Base::place_of_v, Base::warp;
   using Base::call_, Base::shared_, Base::thread_, Base::copies_, Base::reads_, Base::rows_a_block_;
@@ -230,8 +231,10 @@ class Attention : protected Loads<S, kTile> {
     }
     ptx::commit_copies();
     prepare();
-    if constexpr (Shared::kKeepsRows == Keeps::in_shared_memory)
+    if constexpr (kParksRows) {
       rows_.set(thread_, {rows[0].row, rows[1].row});
+      states().set(thread_, {rows[0].state, rows[1].state});
+    }
 #pragma unroll 1
     for (std::int32_t i = first_block; i < known_.get(warp()).end; i += kParts) {
       // Behind the last one for the last parts of an uneven number: no row sees a key of it.
@@ -257,16 +260,22 @@ class Attention : protected Loads<S, kTile> {
         const KeyBlock block = block_at(i + Threads::part());
         const Known& known = known_.get(warp());
         const bool whole = tile::opaque(known.seen.whole.has(block.number));
-        if constexpr (kParksKnown)
+        if constexpr (kParksKnown) {
+          forget_tokens(rows);
           if (!whole) put_tokens(rows, known.begin);
-        if constexpr (Shared::kKeepsRows == Keeps::in_shared_memory) {
+        }
+        if constexpr (kParksRows) {
 #pragma unroll
-          for (int r = 0; r < kRowsALane; ++r) rows[r].row = rows_.get(thread_).of[r];
+          for (int r = 0; r < kRowsALane; ++r) {
+            rows[r].row = rows_.get(thread_).of[r];
+            rows[r].state = states().get(thread_).of[r];
+          }
         }
         weigh_block<Masses::of_quad, kTile.keys>(
             acc, p, rows, scheme_, call_, shared_.tiles.keys[block.number & 1],
             block_constants<S>(call_, block), block, Visibility{call_, known.queries, known.keys},
             HeadBias(call_, known.batch, static_cast<std::int32_t>(blockIdx.y)), whole);
+        if constexpr (kParksRows) states().set(thread_, {rows[0].state, rows[1].state});
       };
       if constexpr (kTwoBuffers) {
         if (sees) {
@@ -305,7 +314,14 @@ class Attention : protected Loads<S, kTile> {
         }
       }
     }
+    if constexpr (kParksRows) {
+#pragma unroll
+      for (int r = 0; r < kRowsALane; ++r) rows[r].state = states().get(thread_).of[r];
+    }
   }
+
+  /// note: no member; of other kernels the compiler would spill one word more for it.
+  __device__ __forceinline__ auto states() { return typename Shared::StatesByThread(shared_.states); }
 
   /// Key block `number` of the rows' sequence.
   __device__ __forceinline__ KeyBlock block_at(std::int32_t number) const {

@@ -75,21 +75,27 @@ constexpr Keeps keeps_known(const Tile& tile) {
 template <class S, Tile kTile>
 struct SharedPlan {
   using Sums = typename PartsOfTile<S, kTile>::Sums;
-  /// Constants of rows are parked where four blocks of threads share a processor's registers.
+  /// Constants of rows, and what they keep from key block to key block, are parked where four blocks of
+  /// threads share a processor's registers.
   static constexpr Keeps kKeepsPlaces = keeps_places<S>(kTile), kKeepsKnown = keeps_known<S>(kTile),
                          kKeepsRows = std::is_empty_v<typename S::Key> ? kKeepsPlaces : Keeps::in_registers;
   struct RowsOfLane {
     typename S::Row of[kRowsALane];
   };
+  struct alignas(16) StatesOfLane {
+    typename S::State of[kRowsALane];
+  };
   using Copies = Parked<CopyPlaces, kKeepsPlaces, kMostWarps * 32>;
   using Reads = Parked<ReadPlaces, kKeepsPlaces, kMostWarps * 32>;
   using RowsByThread = Parked<RowsOfLane, kKeepsRows, kMostWarps * 32>;
+  using StatesByThread = Parked<StatesOfLane, kKeepsRows, kMostWarps * 32>;
   using KnownByWarp = Parked<Known, kKeepsKnown, kMostWarps>;
 
   typename S::Channel channels[kTile.head_dim];  ///< constants of rows' ends
   [[no_unique_address]] typename Copies::Shared copies;
   [[no_unique_address]] typename Reads::Shared reads;
   [[no_unique_address]] typename RowsByThread::Shared rows;
+  [[no_unique_address]] typename StatesByThread::Shared states;
   [[no_unique_address]] typename KnownByWarp::Shared known;
   union {
     SharedTiles<S, kTile> tiles;

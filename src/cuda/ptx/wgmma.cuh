@@ -54,6 +54,17 @@ __device__ __forceinline__ void pin(float (&d)[kTiles][4]) {
       "{%32, %33, %34, %35}, %36, adds" scales ";\n}"                                   \
       : OCTET_TILES8(constraint, d, 0)              \
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds))
+/// 128 columns, A in registers.
+#define OCTET_WGMMA_128_REGISTERS(formats, scales, constraint, d, a, b, adds)                           \
+  asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %69, 0;\n"                                  \
+      "wgmma.mma_async.sync.aligned.m64n128" formats " " \
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, "  \
+      "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "  \
+      "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, "  \
+      "%59, %60, %61, %62, %63}, " \
+      "{%64, %65, %66, %67}, %68, adds" scales ";\n}"                                              \
+      : OCTET_TILES8(constraint, d, 0), OCTET_TILES8(constraint, d, 8)              \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds))
 /// 128 columns, A at a descriptor.
 #define OCTET_WGMMA_128_SHARED(formats, scales, constraint, d, a, b, adds)                              \
   asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %66, 0;\n"                                  \
@@ -92,14 +103,19 @@ __device__ __forceinline__ void multiply_shared(D (&d)[kTiles][4], std::uint64_t
 template <Operand kA, int kTiles, class D>
 __device__ __forceinline__ void multiply_registers(D (&d)[kTiles][4], const std::uint32_t (&a)[4],
                                                    std::uint64_t b, Start start) {
-  static_assert(kTiles == 8, "64 channels at a time");
-  OCTET_WGMMA(64, REGISTERS, d, a, b, static_cast<std::int32_t>(start));
+  static_assert(kTiles == 8 || kTiles == 16, "64 or 128 channels at a time");
+  if constexpr (kTiles == 8) {
+    OCTET_WGMMA(64, REGISTERS, d, a, b, static_cast<std::int32_t>(start));
+  } else {
+    OCTET_WGMMA(128, REGISTERS, d, a, b, static_cast<std::int32_t>(start));
+  }
 }
 
 #undef OCTET_TILE
 #undef OCTET_TILES4
 #undef OCTET_TILES8
 #undef OCTET_WGMMA_64_REGISTERS
+#undef OCTET_WGMMA_128_REGISTERS
 #undef OCTET_WGMMA_128_SHARED
 #undef OCTET_WGMMA
 #undef OCTET_SHARED_SCALES

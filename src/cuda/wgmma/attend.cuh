@@ -23,6 +23,7 @@
 #include "cuda/ptx/warpgroup.cuh"
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/wgmma/copies.cuh"
+#include "cuda/wgmma/launch.h"
 #include "cuda/wgmma/row_outputs.cuh"
 #include "cuda/wgmma/shared_plan.cuh"
 #include "cuda/wgmma/tile.h"
@@ -39,32 +40,36 @@ class Attention {
 
   __device__ Attention(const Call& call, Shared& shared) : call_(call), shared_(shared), addresses_(shared) {}
 
-  __device__ __forceinline__ void run() {
+  /// tiles: of query rows of all heads, which the blocks of threads share out among them.
+  __device__ __forceinline__ void run(const RowTiles& tiles) {
     if (threadIdx.x == 0) open_barriers();
     __syncthreads();
     ptx::wait_for_earlier_kernels();
-    // The last tiles come first: under a causal mask they are the longest.
-    const std::int32_t group = static_cast<std::int32_t>(gridDim.x - 1 - blockIdx.x);
-    constexpr Divider rows(kRows);
-    const std::int32_t index = sequence_of_group(call_.queries, group, rows);
-    const Sequence queries = sequence_at(call_.queries, index), keys = sequence_at(call_.keys, index);
-    const std::int32_t begin = (group - first_group_bound(call_.queries, index, rows)) * kRows;
-    if (begin >= queries.length) return;
-    const std::int32_t head = static_cast<std::int32_t>(blockIdx.y), key_head = head / call_.group;
-    const Visibility visibility{call_, queries.length, keys.length};
-    const KeyBlocks blocks(call_, visibility, keys, key_head, begin, kRows);
     if (threadIdx.x < kWarpgroup) {
       ptx::give_registers<kRegisters.copying>();
       const Copies<S, kTile> copies(call_, addresses_);
-      if (threadIdx.x < kCopying)
-        copies.copy_blocks(HeadOperand(call_.k, call_.keys, keys, key_head), blocks);
-      else if (threadIdx.x == kCopying)
-        copies.tell_of_blocks(blocks);
+      Place<kStages> at;
+      each_tile(tiles, [&](std::int32_t i) {
+        const RowTile tile = tile_at(tiles, i);
+        if (tile.begin >= tile.queries.length) return i;
+        const KeyBlocks blocks = blocks_of(tile);
+        if (threadIdx.x < kCopying)
+          copies.copy_blocks(HeadOperand(call_.k, call_.keys, tile.keys, tile.head / call_.group), blocks,
+                             at);
+        else if (threadIdx.x == kCopying)
+          copies.tell_of_blocks(blocks, at);
+        return i;
+      });
     } else {
       ptx::take_registers<kRegisters.multiplying>();
-      attend_rows(HeadOperand(call_.q, call_.queries, queries, head),
-                  HeadOperand(call_.v, call_.keys, keys, key_head), HeadBias(call_, queries.batch, head),
-                  visibility, blocks, begin, queries, head);
+      Place<kStages> at;
+      each_tile(tiles, [&](std::int32_t i) {
+        // note: rows' ends ask for it again; no register has it through the loop of key blocks.
+        if (Shared::kSharesOut && threadIdx.x % 32 == 0) shared_.tile_of_warp[thread() / 32] = i;
+        __syncwarp();
+        attend_rows(tiles, i, at);
+        return tile_of_warp();
+      });
     }
   }
 
@@ -75,8 +80,53 @@ class Attention {
   static_assert(kRegisters.copying + kTile.warpgroups * kRegisters.multiplying <=
                     (kTile.warpgroups + 1) * kFirst,
                 "who takes registers waits for those that others of the block have given");
+  static constexpr Blind kBlind = blind_rows<S>(kTile);
+  static constexpr bool kForgetsTokens = Shared::kSharesOut || kBlind == Blind::adds_nothing;
   using Rows = LaneRow<S>[kRowsALane];
   using Outputs = typename Shared::Outputs;
+
+  /// A tile of query rows: the first one, their head, and the sequences.
+  struct RowTile {
+    std::int32_t begin, head;
+    Sequence queries, keys;
+  };
+  __device__ __forceinline__ RowTile tile_of_group(std::int32_t group, std::int32_t head) const {
+    constexpr Divider rows(kRows);
+    const std::int32_t index = sequence_of_group(call_.queries, group, rows);
+    return {(group - first_group_bound(call_.queries, index, rows)) * kRows, head,
+            sequence_at(call_.queries, index), sequence_at(call_.keys, index)};
+  }
+  /// Tile number i of the block of threads. The last ones of a head come first: under a causal mask they are
+  /// the longest.
+  __device__ __forceinline__ RowTile tile_at(const RowTiles& tiles, std::int32_t i) const {
+    if constexpr (!Shared::kSharesOut)
+      return tile_of_group(static_cast<std::int32_t>(gridDim.x - 1 - blockIdx.x),
+                           static_cast<std::int32_t>(blockIdx.y));
+    const std::int32_t head = i / tiles.groups;
+    return tile_of_group(tiles.groups - 1 - (i - head * tiles.groups), head);
+  }
+  /// body(i) of the block of threads' tiles, one after the other; it returns i.
+  template <class Body>
+  __device__ __forceinline__ void each_tile(const RowTiles& tiles, const Body& body) const {
+    if constexpr (!Shared::kSharesOut) {
+      body(0);
+    } else {
+      std::int32_t i = static_cast<std::int32_t>(blockIdx.x);
+#pragma unroll 1
+      while (i < tiles.groups * tiles.heads) i = body(i) + static_cast<std::int32_t>(gridDim.x);
+    }
+  }
+  __device__ __forceinline__ std::int32_t tile_of_warp() const {
+    if constexpr (!Shared::kSharesOut) return 0;
+    return tile::of_warp(shared_.tile_of_warp[thread() / 32]);
+  }
+  __device__ __forceinline__ bool is_last(const RowTiles& tiles, std::int32_t i) const {
+    return !Shared::kSharesOut || i + static_cast<std::int32_t>(gridDim.x) >= tiles.groups * tiles.heads;
+  }
+  __device__ __forceinline__ KeyBlocks blocks_of(const RowTile& tile) const {
+    return KeyBlocks(call_, Visibility{call_, tile.queries.length, tile.keys.length}, tile.keys,
+                     tile.head / call_.group, tile.begin, kRows);
+  }
 
   __device__ __forceinline__ void open_barriers() {
     for (int stage = 0; stage < kStages; ++stage) {
@@ -88,52 +138,86 @@ class Attention {
     }
   }
 
-  static __device__ __forceinline__ int thread() { return static_cast<int>(threadIdx.x) - kWarpgroup; }
+  /// note: made anew where it is asked for, or registers would have what is made of it from tile to tile.
+  static __device__ __forceinline__ int thread() {
+    return static_cast<int>(tile::kept(threadIdx.x)) - kWarpgroup;
+  }
   static __device__ __forceinline__ int warpgroup() { return tile::of_warp(thread() / kWarpgroup); }
   static __device__ __forceinline__ int first_row_of_warp() {
     return tile::of_warp(thread() / 32 * kRowsAWarp);
   }
 
-  /// Rows from their first key block to their ends.
-  __device__ __forceinline__ void attend_rows(const HeadOperand& q, const HeadOperand& v,
-                                              const HeadBias& bias, const Visibility& visibility,
-                                              const KeyBlocks& blocks, std::int32_t begin,
-                                              const Sequence& queries, std::int32_t head) {
+  /// Rows from their first key block to their ends. at: of the first key block, then of the next tile's.
+  __device__ __forceinline__ void attend_rows(const RowTiles& tiles, std::int32_t i, Place<kStages>& at) {
+    const RowTile tile = tile_at(tiles, i);
+    if (tile.begin >= tile.queries.length) return;
+    const Sequence& queries = tile.queries;
+    const std::int32_t begin = tile.begin, key_head = tile.head / call_.group;
+    const HeadOperand q(call_.q, call_.queries, queries, tile.head),
+        v(call_.v, call_.keys, tile.keys, key_head);
+    const HeadBias bias(call_, queries.batch, tile.head);
+    const Visibility visibility{call_, queries.length, tile.keys.length};
+    const KeyBlocks blocks = blocks_of(tile);
     const S scheme = scheme_of<S>(call_);
     const std::int32_t first_row = begin + first_row_of_warp();
+    // Nobody reads the rows of the tile before any more.
+    if constexpr (Shared::kSharesOut) sync_warpgroup();
     load_q(q, first_row, queries.length);
     ptx::commit_copies();
     Rows rows;
     float scales[RowScales<S>::kCount];
     scales_of_rows<S>(q, first_row, queries.length, 0).read(scales);
     open_rows(rows, scheme, scales, first_row, 0);
-    for (int c = thread(); c < kTile.head_dim; c += kMultiplying)
-      shared_.channels[c] = scheme.channel(end_scales(v, min(c, call_.dim_v - 1)));
+    if constexpr (Shared::kParksRows) shared_.rows[thread()] = {rows[0].row, rows[1].row};
+    auto& channels = channels_of_rows();
+    constexpr int kOfChannels = Shared::kSharesOut ? kWarpgroup : kMultiplying;
+    for (int c = thread() % kOfChannels; c < kTile.head_dim; c += kOfChannels)
+      channels[c] = scheme.channel(end_scales(v, min(c, call_.dim_v - 1)));
     ptx::wait_copies<0>();
     ptx::show_to_matrix_units();
-    constexpr int kFirstOfWarpgroups = 2;  // barriers 0 and 1 are of all
-    ptx::sync_threads(kFirstOfWarpgroups + warpgroup(), kWarpgroup);
+    sync_warpgroup();
 
     Outputs outputs(shared_.of_outputs[thread() / 32]);
-    visit_blocks(rows, outputs, scheme, bias, visibility, blocks, begin, first_row);
+    visit_blocks(rows, outputs, scheme, bias, visibility, blocks, begin, first_row, at);
+    if constexpr (Shared::kSharesOut) {
+      const std::int32_t again = tile_of_warp();
+      end_rows_of(tile_at(tiles, again), is_last(tiles, again), rows, outputs, scheme);
+    } else {
+      end_rows_of(tile, true, rows, outputs, scheme);
+    }
+  }
+
+  __device__ __forceinline__ void end_rows_of(const RowTile& tile, bool is_last, Rows& rows, Outputs& outputs,
+                                              const S& scheme) {
+    const Sequence& queries = tile.queries;
+    const std::int32_t first_row = tile.begin + first_row_of_warp();
     close_rows(rows);
     // No bias hides keys here: what a row saw is known from where it stands, and no register counts blocks.
     put_tokens(rows, first_row);
 #pragma unroll
     for (LaneRow<S>& row : rows) {
-      const KeyRange range = visibility.of(row.token);
+      const KeyRange range = Visibility{call_, queries.length, tile.keys.length}.of(row.token);
       row.blocks_seen = range.begin < range.end;
     }
     constexpr int kOfProducts = 1;
     // Nobody reads the tiles any more, whose place the rows take.
-    ptx::sync_threads(kOfProducts, kMultiplying);
-    ptx::let_the_next_kernel_start();
-    const RowStore store(call_, queries, head);
-    StagedRow<kTile.head_dim>* staged = shared_.outputs + first_row_of_warp();
-    const auto ends = end_rows(scheme, outputs, rows, shared_.channels, store, staged);
+    if constexpr (!Shared::kSharesOut) ptx::sync_threads(kOfProducts, kMultiplying);
+    if (is_last) ptx::let_the_next_kernel_start();
+    const RowStore store(call_, queries, tile.head);
+    StagedRow<kTile.head_dim>* staged = shared_.outputs() + first_row_of_warp();
+    const auto ends = end_rows(scheme, outputs, rows, channels_of_rows(), store, staged);
     __syncwarp();
     store.template rows<kRowsAWarp>(staged, first_row, queries.length, call_.dim_v);
     store_ends<kRowsALane>(scheme, rows, ends, store, queries.length);
+  }
+
+  /// Constants of rows' ends: where warpgroups are at different tiles each has its own.
+  __device__ __forceinline__ auto& channels_of_rows() const {
+    return shared_.channels[Shared::kSharesOut ? warpgroup() : 0];
+  }
+  static __device__ __forceinline__ void sync_warpgroup() {
+    constexpr int kFirstOfWarpgroups = 2;  // barriers 0 and 1 are of all
+    ptx::sync_threads(kFirstOfWarpgroups + warpgroup(), kWarpgroup);
   }
 
   /// The rows' tokens anew: no register has them through the loop of key blocks.
@@ -172,7 +256,7 @@ class Attention {
   __device__ __forceinline__ void visit_blocks(Rows& rows, Outputs& outputs, const S& scheme,
                                                const HeadBias& bias, const Visibility& visibility,
                                                const KeyBlocks& blocks, std::int32_t begin,
-                                               std::int32_t first_row) {
+                                               std::int32_t first_row, Place<kStages>& at) {
     const int warpgroup = this->warpgroup();
     const SeenByRows by_warpgroup(visibility, bias, blocks, kKeys, begin + warpgroup * kRowsAWarpgroup,
                                   kRowsAWarpgroup);
@@ -181,20 +265,25 @@ class Attention {
     const BlockRange some{tile::of_warp(by_warpgroup.some.begin), tile::of_warp(by_warpgroup.some.end)};
     const BlockRange whole{tile::of_warp(by_warp.whole.begin), tile::of_warp(by_warp.whole.end)};
     const std::uint32_t q = Tiles::Q::low_word(addresses_.q(warpgroup));
-    Place<kStages> at;
 #pragma unroll 1
     for (std::int32_t i = first; i < end; ++i) {
-      const bool sees = some.has(i);
+      const bool sees = is_in(some, i);
       ptx::wait(addresses_.is_full(at.stage, 0), at.parity);
       PWords<S, kTiles> p{};  // note: left as it is, registers keep it through the loop, as in mma/attend.cuh
       if (sees) {
         typename S::Acc acc[kTiles][4];
         multiply_qk(acc, q, Tiles::K::low_word(addresses_.k(at.stage)));
         const auto& constants = shared_.constants[at.stage];
-        const bool sees_all = tile::opaque(whole.has(i));
+        const bool sees_all = tile::opaque(is_in(whole, i));
+        if constexpr (kForgetsTokens) forget_tokens(rows);
         if (!sees_all) put_tokens(rows, first_row);
-        weigh_block<Masses::of_lane, kKeys>(acc, p, rows, scheme, call_, constants.keys, constants.block,
-                                            blocks.at(i), visibility, bias, sees_all);
+        if constexpr (Shared::kParksRows) {
+          const auto& of_lane = shared_.rows[thread()];
+          rows[0].row = of_lane.of[0], rows[1].row = of_lane.of[1];
+        }
+        weigh_block<Masses::of_lane, kKeys, kBlind>(acc, p, rows, scheme, call_, constants.keys,
+                                                    constants.block, blocks.at(i), visibility, bias,
+                                                    sees_all);
       }
       if constexpr (kSets > 1) {
         release(at.stage, 0);
@@ -207,6 +296,12 @@ class Attention {
       release(at.stage, kSets - 1);
       at.next();
     }
+  }
+
+  /// The same as has(). note: where tiles are shared out by signs, which registers of the warp have;
+  /// comparisons want one side in the lanes' registers, where the ranges would then lie through the loop.
+  static __device__ __forceinline__ bool is_in(const BlockRange& range, std::int32_t i) {
+    return Shared::kSharesOut ? ((i - range.begin) | (range.end - 1 - i)) >= 0 : range.has(i);
   }
 
   __device__ __forceinline__ void release(int stage, int set) const {
@@ -243,11 +338,11 @@ class Attention {
 /// kIndex: of the tile. note: nvcc 13 writes no host code for kernels that are templates of a struct's value.
 template <class S, int kIndex>
 __global__ void __launch_bounds__((tile_of<S>(kIndex).warpgroups + 1) * kWarpgroup, 1)
-    attend(const __grid_constant__ Call call) {
+    attend(const __grid_constant__ Call call, const __grid_constant__ RowTiles tiles) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(1024) std::byte memory[];
   constexpr Tile kTile = tile_of<S>(kIndex);
-  Attention<S, kTile>(call, *reinterpret_cast<SharedPlan<S, kTile>*>(memory)).run();
+  Attention<S, kTile>(call, *reinterpret_cast<SharedPlan<S, kTile>*>(memory)).run(tiles);
 #endif
 }
 

@@ -82,9 +82,8 @@ class Copies {
   __device__ __forceinline__ Copies(const Call& call, const SharedAddresses<S, kTile>& shared)
       : call_(call), shared_(shared) {}
 
-  /// By the thread that is no copying one.
-  __device__ __forceinline__ void tell_of_blocks(const KeyBlocks& blocks) const {
-    Place<kStages> at;
+  /// By the thread that is no copying one. at: of the first key block, then behind the last.
+  __device__ __forceinline__ void tell_of_blocks(const KeyBlocks& blocks, Place<kStages>& at) const {
 #pragma unroll 1
     for (std::int32_t i = blocks.first; i < blocks.end; ++i) {
 #pragma unroll
@@ -98,7 +97,8 @@ class Copies {
   }
 
   /// K and V of all key blocks, one after the other, each as soon as its buffer is free.
-  __device__ __forceinline__ void copy_blocks(const HeadOperand& k, const KeyBlocks& blocks) const {
+  __device__ __forceinline__ void copy_blocks(const HeadOperand& k, const KeyBlocks& blocks,
+                                              Place<kStages>& at) const {
     using CopyK = RowCopy<Tiles::kQkRow, kKeys>;
     using CopyV = RowCopy<Tiles::kVRow, kTile.head_dim>;
     constexpr int kBytes = Element<S::kQk>::kBytes;
@@ -110,7 +110,6 @@ class Copies {
         tile::kept(k_rows + blocks.first * call_.k_block_bytes + CopyK::offset(call_.k_row_bytes));
     const std::byte* from_v =
         tile::kept(call_.packed.v + (blocks.first_slot + blocks.first) * kOfV + CopyV::offset(Tiles::kVRow));
-    Place<kStages> at;
 #pragma unroll 1
     for (std::int32_t i = blocks.first; i < blocks.end; ++i) {
       KeyBlock block = blocks.at(i);

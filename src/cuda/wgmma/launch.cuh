@@ -2,8 +2,10 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <type_traits>
 
+#include "cuda/runtime/device.h"
 #include "cuda/runtime/launch.cuh"
 #include "cuda/wgmma/attend.cuh"
 #include "cuda/wgmma/launch.h"
@@ -36,9 +38,16 @@ class Launches {
       const cudaError_t error = cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                      static_cast<int>(kBytes));
       if (error != cudaSuccess) return error;
-      const dim3 blocks(static_cast<unsigned>(groups), static_cast<unsigned>(heads));
+      // Rows that see as many keys take as long: then as many blocks of threads as there are processors share
+      // them out.
+      const bool alike = call.hides_keys == 0 && !call.queries.cu_seqlens;
+      const std::int64_t all = std::int64_t{groups} * heads;
+      dim3 blocks(static_cast<unsigned>(groups), static_cast<unsigned>(heads));
+      if (SharedPlan<S, tile_of<S>(kIndex)>::kSharesOut)
+        blocks = dim3(static_cast<unsigned>(alike ? std::min(all, runtime::processors()) : all));
       const dim3 threads((tile_of<S>(kIndex).warpgroups + 1) * kWarpgroup);
-      return runtime::launch(kKernel, blocks, threads, kBytes, stream, call);
+      return runtime::launch(kKernel, blocks, threads, kBytes, stream, call,
+                             RowTiles{Divider(groups), heads});
     } else {
       return cudaErrorInvalidValue;
     }

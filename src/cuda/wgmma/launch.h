@@ -7,6 +7,12 @@
 
 namespace octet::cuda::wgmma {
 
+/// Tiles of query rows: groups of all sequences, of each head.
+struct RowTiles {
+  Divider groups;
+  std::int32_t heads;
+};
+
 struct Kernels {
   /// groups: tiles of query rows of all sequences. Asynchronous on the stream (a cudaStream_t); a
   /// cudaError_t, 0 for success.

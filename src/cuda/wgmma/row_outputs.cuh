@@ -30,7 +30,7 @@ __device__ __forceinline__ void multiply_pv(Sum (&sums)[kTiles][4], const PWords
 
 /// Numbers in registers, into which the sums of each key block are folded, so many channels at a time as
 /// leave room for the rest.
-template <class S, int kTiles, int kKept>
+template <class S, int kTiles, int kKept, int kSome>
 class RowOutputs {
   using Numbers = Outputs<S, kTiles, kKept>;
 
@@ -43,7 +43,6 @@ class RowOutputs {
   __device__ __forceinline__ void add(const S& scheme, const LaneRow<S> (&rows)[kRowsALane],
                                       const PWords<S, kKeyTiles>& p, std::uint32_t v,
                                       const typename S::Channel* of_channels) {
-    constexpr int kSome = 8;
     numbers_.open(scheme, rows);
 #pragma unroll
     for (int first = 0; first < kTiles; first += kSome) {

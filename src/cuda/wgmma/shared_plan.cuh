@@ -63,10 +63,42 @@ constexpr int kept_tiles(const Tile& tile) {
   if (tile.warpgroups == 4)
     parked = kAdds ? 4 : 5;
   else if (tile.head_dim == 128)
-    parked = kAdds ? (kOfBytes ? 0 : 2) : 4;
-  else if (tile.head_dim == 256 && !kAdds)
-    parked = kOfBytes && kKeyWords<S> > 0 ? 3 : 0;
+    parked = kOfBytes ? (kKeyWords<S> == 3 ? 3 : kAdds ? 1 : 4) : kAdds ? 2 : 4;
   return tile.head_dim / 8 - parked;
+}
+
+/// Tiles of channels of P V at a time. More leave less between the products, and more numbers beside the
+/// weights: of bytes they gain 6 to 8 % at 256 channels, at 128 where keys have three constants.
+/// (docs/cuda.md)
+template <class S>
+constexpr int tiles_at_once(const Tile& tile) {
+  const bool gains = tile.head_dim == 256 || (tile.head_dim == 128 && kKeyWords<S> == 3);
+  return Element<S::kV>::kBytes == 1 && gains ? 16 : 8;
+}
+
+/// Whether as many blocks of threads as there are processors go from tile to tile of rows, where all rows see
+/// as many keys: 4 to 10 % where four warpgroups multiply, and a loss of up to 5 where three do.
+/// (docs/cuda.md)
+constexpr bool shares_out(const Tile& tile) { return tile.warpgroups == 4; }
+
+/// What is done with rows that see no key of a block: where a choice for them costs what it shows, none is
+/// made.
+template <class S>
+constexpr Blind blind_rows(const Tile& tile) {
+  constexpr bool kHasStep =
+      requires(const S& s, typename S::State state, typename S::Score peak, typename S::View view) {
+    s.blind_step(state, peak, view);
+  };
+  const bool gains = tile.head_dim <= 128 && (kKeyWords<S> == 3 || tile.warpgroups == 4);
+  return kHasStep && gains ? Blind::adds_nothing : Blind::is_left_out;
+}
+
+/// Whether rows' constants lie in shared memory from key block to key block: where the compiler else spills
+/// one of them, in the one kernel that has no other way out that costs less. (docs/cuda.md)
+template <class S>
+constexpr bool parks_rows(const Tile& tile) {
+  constexpr bool kAdds = requires { S::kAddsAsTheyAre; };
+  return tile.head_dim == 128 && kKeyWords<S> == 1 && Element<S::kV>::kBytes == 1 && !kAdds;
 }
 
 /// Tiles of a scheme's operands.
@@ -100,14 +132,19 @@ struct Barriers {
 template <class S, Tile kTile>
 struct SharedPlan {
   using Tiles = OperandTiles<S, kTile>;
-  using Outputs = RowOutputs<S, kTile.head_dim / 8, kept_tiles<S>(kTile)>;
+  using Outputs = RowOutputs<S, kTile.head_dim / 8, kept_tiles<S>(kTile), tiles_at_once<S>(kTile)>;
   static constexpr int kRows = kTile.warpgroups * kRowsAWarpgroup;
   static constexpr int kWarps = kRows / kRowsAWarp;  ///< that multiply
   static constexpr int kOfOutputs = std::is_empty_v<typename Outputs::Shared>
                                         ? 0
                                         : kWarps * static_cast<int>(sizeof(typename Outputs::Shared));
+  /// Whether a block of threads goes from tile to tile of rows: rows on their way out then have a place of
+  /// their own, and key blocks of the next tile come while rows of this one end.
+  static constexpr bool kSharesOut = shares_out(kTile);
+  using Staged = StagedRow<kTile.head_dim>[kRows];
+  static constexpr int kOfStaged = kSharesOut ? static_cast<int>(sizeof(Staged)) : 0;
   /// So many buffers as fit beside the rest, up to four.
-  static constexpr int kRoom = kSharedBytes - kRows * Tiles::kQkRow - kOfOutputs -
+  static constexpr int kRoom = kSharedBytes - kRows * Tiles::kQkRow - kOfOutputs - kOfStaged -
                                8 * 1024;  // constants of ends, barriers and what is aligned: 8 KiB
   static constexpr int kOfBuffer =
       static_cast<int>(sizeof(typename Tiles::Buffer) + sizeof(typename Tiles::Constants));
@@ -118,11 +155,25 @@ struct SharedPlan {
       typename Tiles::Buffer buffers[kStages];
       alignas(1024) std::byte q[kTile.warpgroups][kRowsAWarpgroup * Tiles::kQkRow];
     } tiles;
-    StagedRow<kTile.head_dim> outputs[kRows];
+    std::conditional_t<kSharesOut, char, Staged> outputs_over_tiles;
   };
+  std::conditional_t<kSharesOut, Staged, char> outputs_beside_tiles;
+  __device__ __forceinline__ StagedRow<kTile.head_dim>* outputs() {
+    if constexpr (kSharesOut)
+      return outputs_beside_tiles;
+    else
+      return outputs_over_tiles;
+  }
   typename Tiles::Constants constants[kStages];
-  typename S::Channel channels[kTile.head_dim];  ///< constants of rows' ends
+  typename S::Channel channels[kSharesOut ? kTile.warpgroups : 1]
+                              [kTile.head_dim];  ///< constants of rows' ends
   typename Outputs::Shared of_outputs[kWarps];
+  static constexpr bool kParksRows = parks_rows<S>(kTile);
+  struct alignas(8) RowsOfLane {
+    typename S::Row of[kRowsALane];
+  };
+  RowsOfLane rows[kParksRows ? kWarps * 32 : 1];
+  std::int32_t tile_of_warp[kWarps];  ///< that it is at, where it goes from one to the next
   /// Of a buffer, or of its K and its V apart where there is one: K of the next key block comes while V is
   /// multiplied.
   static constexpr int kSets = kStages > 1 ? 1 : 2;
