@@ -67,8 +67,8 @@ struct LateScaled : S {
     return {lazy_step_of<S>(*this, state, peak * slope, view), slope};
   }
   OCTET_HD Step blind_step(const State& state, Score peak, const typename S::View& view) const {
-    const F32 slope = fmaxf(view.octaves, kLeastSlope), octaves = peak * slope;
-    return {lazy_step_of<S>(*this, state, octaves < kLeastPeak ? kLeastPeak : octaves, view), slope};
+    const F32 slope = fmaxf(view.octaves, kLeastSlope), scaled = peak * slope;
+    return {lazy_step_of<S>(*this, state, scaled < kLeastPeak ? kLeastPeak : scaled, view), slope};
   }
   OCTET_HD F32 weight(Score score, const Step& step) const {
     return S::weight_at(std::fma(score, step.slope, -step.origin));
