@@ -34,21 +34,43 @@ Status draw(HostTensor& tensor, const std::array<std::int64_t, 4>& shape, std::u
   return {};
 }
 
+constexpr octet_tensor octet_quantized_tensor::*kParts[] = {
+    &octet_quantized_tensor::codes, &octet_quantized_tensor::scales,
+    &octet_quantized_tensor::channel_exponent, &octet_quantized_tensor::mean};
+
+/// The recipe that a plan has for an operand, and the parts of one of this shape, without memory.
+struct CodedLayout {
+  octet_operand_recipe recipe{};
+  octet_quantized_tensor parts{};
+};
+Result<CodedLayout> layout_of(const AttentionPlan& plan, octet_operand which, const octet_tensor& x) {
+  CodedLayout layout;
+  layout.recipe.struct_size = sizeof layout.recipe;
+  if (const octet_status s = octet_operand_recipe_of(plan.handle(), which, &layout.recipe); s != OCTET_OK)
+    return status_of(s);
+  if (const octet_status s = octet_quantized_layout(x.shape, &layout.recipe, 0, &layout.parts); s != OCTET_OK)
+    return status_of(s);
+  return layout;
+}
+
+std::int64_t bytes_of(const octet_quantized_tensor& parts) {
+  std::int64_t bytes = 0;
+  for (const auto part : kParts)
+    if ((parts.*part).shape[0] != 0) bytes += octet_tensor_bytes(&(parts.*part));
+  return bytes;
+}
+
 class Coder {
  public:
   Coder(const AttentionPlan& plan, Threads& threads, Operands& operands)
       : plan_(plan), threads_(threads), operands_(operands) {}
 
   Result<QuantizedTensor> code(octet_operand which, const TensorView& x) {
-    octet_operand_recipe recipe{};
-    recipe.struct_size = sizeof recipe;
-    octet_quantized_tensor parts{};
     const octet_tensor in = abi::to_c(x);
     const octet_parallel_for parallel_for = abi::to_c(threads_.parallel_for());
-    if (const octet_status s = octet_operand_recipe_of(plan_.handle(), which, &recipe); s != OCTET_OK)
-      return status_of(s);
-    if (const octet_status s = octet_quantized_layout(in.shape, &recipe, 0, &parts); s != OCTET_OK)
-      return status_of(s);
+    Result<CodedLayout> layout = layout_of(plan_, which, in);
+    if (!layout.ok()) return layout.status();
+    auto& [recipe, parts] = layout.value();
     if (Status s = place(parts); !s.ok()) return s;
     if (const octet_status s = octet_quantize(&in, &recipe, nullptr, &parts, &parallel_for); s != OCTET_OK)
       return status_of(s);
@@ -69,10 +91,6 @@ class Coder {
   }
 
  private:
-  static constexpr octet_tensor octet_quantized_tensor::*kParts[] = {
-      &octet_quantized_tensor::codes, &octet_quantized_tensor::scales,
-      &octet_quantized_tensor::channel_exponent, &octet_quantized_tensor::mean};
-
   Status place(octet_quantized_tensor& parts) {
     for (const auto part : kParts) {
       octet_tensor& tensor = parts.*part;
@@ -89,14 +107,6 @@ class Coder {
   Threads& threads_;
   Operands& operands_;
 };
-
-std::int64_t bytes_of(const QuantizedTensor& x) {
-  const octet_quantized_tensor parts = abi::to_c(x);
-  std::int64_t bytes = 0;
-  for (const octet_tensor* part : {&parts.codes, &parts.scales, &parts.channel_exponent, &parts.mean})
-    if (part->data) bytes += octet_tensor_bytes(part);
-  return bytes;
-}
 
 }  // namespace
 
@@ -119,12 +129,20 @@ Result<CpuInputs> draw_inputs(const CpuWorkload& w, std::uint64_t seed, Threads&
   return in;
 }
 
+Result<std::int64_t> coded_kv_bytes(const CpuInputs& inputs, const AttentionPlan& plan) {
+  const Result<CodedLayout> k = layout_of(plan, OCTET_K, abi::to_c(inputs.k)),
+                       v = layout_of(plan, OCTET_V, abi::to_c(inputs.v));
+  for (const auto* made : {&k, &v})
+    if (!made->ok()) return made->status();
+  return bytes_of(k.value().parts) + bytes_of(v.value().parts);
+}
+
 Operands plain_operands(const CpuInputs& inputs) {
   Operands operands;
   operands.q.codes = inputs.q;
   operands.k.resize(1), operands.v.resize(1);
   operands.k[0].codes = inputs.k, operands.v[0].codes = inputs.v;
-  operands.kv_bytes = bytes_of(operands.k[0]) + bytes_of(operands.v[0]);
+  operands.kv_bytes = bytes_of(abi::to_c(operands.k[0])) + bytes_of(abi::to_c(operands.v[0]));
   return operands;
 }
 
@@ -140,7 +158,7 @@ Result<Operands> coded_operands(const CpuInputs& inputs, const AttentionPlan& pl
   operands.q = q.take();
   operands.k.push_back(k.take()), operands.v.push_back(v.take());
   operands.input = operands.q.codes.dtype;
-  operands.kv_bytes = bytes_of(operands.k[0]) + bytes_of(operands.v[0]);
+  operands.kv_bytes = bytes_of(abi::to_c(operands.k[0])) + bytes_of(abi::to_c(operands.v[0]));
   while (kind == Kind::decode &&
          static_cast<std::int64_t>(operands.k.size()) * operands.kv_bytes < kColdBytes) {
     Result<QuantizedTensor> k_copy = coder.copy(operands.k[0]), v_copy = coder.copy(operands.v[0]);

@@ -24,10 +24,14 @@ struct Operands {
   std::vector<QuantizedTensor> k,
       v;  ///< copies that calls take in turn, so that none finds its keys in a cache
   DType input = DType::f32;
-  std::int64_t kv_bytes = 0;         ///< of one copy: codes, scales and what else a call reads of them
+  std::int64_t kv_bytes = 0;         ///< of one copy: codes, scales, channels' exponents, mean
   std::vector<HostTensor> memory{};  ///< of all parts
 };
 Operands plain_operands(const CpuInputs& inputs);
+
+/// Operands::kv_bytes of what the plan's quantiser would make of K and V, which a call against a cache reads;
+/// what the cache keeps beside it for later tokens is not counted.
+Result<std::int64_t> coded_kv_bytes(const CpuInputs& inputs, const AttentionPlan& plan);
 
 /// Keys and values that calls take in turn: more than the caches of a machine keep of them.
 inline constexpr std::int64_t kColdBytes = std::int64_t{256} << 20;
