@@ -23,22 +23,23 @@ namespace {
   "add %[out_column], %[out]\n\t" OCTET_WIDE_COLUMN(WITH, S3)
 
 // at: bytes from a row's first column to the tile's.
-#define OCTET_TILE_WIDE(NAME, WITH, MUL)                                                                  \
-  __attribute__((noinline)) void NAME(const Tile& t, const TileWide& w, const std::byte* b,               \
-                                      std::int64_t at) {                                                  \
-    const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row;                                                    \
-    std::int64_t steps = t.steps;                                                                         \
-    std::byte* out;                                                                                       \
-    asm volatile(OCTET_SUMS_6X4(MUL) OCTET_WIDE_ROW(WITH, "0", "0", "1", "2", "3") OCTET_WIDE_ROW(        \
-                     WITH, "1", "4", "5", "6", "7") OCTET_WIDE_ROW(WITH, "2", "8", "9", "10", "11")       \
-                     OCTET_WIDE_ROW(WITH, "3", "12", "13", "14", "15")                                    \
-                         OCTET_WIDE_ROW(WITH, "4", "16", "17", "18", "19")                                \
-                             OCTET_WIDE_ROW(WITH, "5", "20", "21", "22", "23")                            \
-                 : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [steps] "+r"(steps), [out] "=&r"(out)         \
-                 : [row] "r"(t.a_row), [column] "r"(t.b_column), [column3] "r"(3 * t.b_column),           \
-                   [step] "r"(t.b_step), [start] "r"(t.start), [rows] "r"(w.out), [factor] "r"(w.factor), \
-                   [at] "r"(at), [out_column] "m"(w.out_column)                                           \
-                 : OCTET_VECTORS);                                                                        \
+#define OCTET_TILE_WIDE(NAME, WITH, MUL)                                                            \
+  __attribute__((noinline)) void NAME(const Tile& t, const TileWide& w, const std::byte* b,         \
+                                      std::int64_t at) {                                            \
+    const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row;                                              \
+    std::int64_t fours = t.steps / kFour;                                                           \
+    const std::int64_t rest = t.steps % kFour;                                                      \
+    std::byte* out;                                                                                 \
+    asm volatile(OCTET_SUMS_6X4(MUL) OCTET_WIDE_ROW(WITH, "0", "0", "1", "2", "3") OCTET_WIDE_ROW(  \
+                     WITH, "1", "4", "5", "6", "7") OCTET_WIDE_ROW(WITH, "2", "8", "9", "10", "11") \
+                     OCTET_WIDE_ROW(WITH, "3", "12", "13", "14", "15")                              \
+                         OCTET_WIDE_ROW(WITH, "4", "16", "17", "18", "19")                          \
+                             OCTET_WIDE_ROW(WITH, "5", "20", "21", "22", "23")                      \
+                 : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [fours] "+r"(fours), [out] "=&r"(out)   \
+                 : [row] "r"(t.a_row), [column] "r"(t.b_column), [column3] "r"(3 * t.b_column),     \
+                   [step] "r"(t.b_step), [start] "r"(t.start), [rest] "m"(rest), [rows] "r"(w.out), \
+                   [factor] "r"(w.factor), [at] "r"(at), [out_column] "m"(w.out_column)             \
+                 : OCTET_VECTORS);                                                                  \
   }
 
 using TileToWide = void (*)(const Tile&, const TileWide&, const std::byte* b, std::int64_t at);
