@@ -164,10 +164,11 @@ struct FoldSums {
 template <bool kFloats, bool kSets>
 __attribute__((noinline)) void fold_rows(const FoldSums& sums, const TileFold& f, std::byte* out,
                                          std::int64_t columns) {
-  for (std::int64_t r = 0; r < kRows; ++r, out += f.out_row) {
-    const __m512 factor = _mm512_set1_ps(f.factor[r]);
+  const TileFold fold = f;  // note: in registers, as above
+  for (std::int64_t r = 0; r < kRows; ++r, out += fold.out_row) {
+    const __m512 factor = _mm512_set1_ps(fold.factor[r]);
     [[maybe_unused]] __m512 decay;
-    if constexpr (!kSets) decay = _mm512_set1_ps(f.decay[r]);
+    if constexpr (!kSets) decay = _mm512_set1_ps(fold.decay[r]);
     const auto column = [&](std::int64_t c) {
       const std::byte* const at = sums.rows[r] + c * kRowBytes;
       const __m512 sum = kFloats ? _mm512_load_ps(at) : _mm512_cvtepi32_ps(_mm512_load_si512(at));
@@ -204,6 +205,9 @@ std::int64_t multiply_and_fold(void (*some)(const Tile&, std::int64_t), const Ti
 template <bool kScaled>
 __attribute__((always_inline)) inline void to_words(const std::byte* sums, const TileWords& w,
                                                     std::int64_t pair) {
+  // note: in registers, for what is written is bytes, which might be w's.
+  const float* const of_rows = w.factor;
+  const std::int64_t out_row = w.out_row;
   const float* const level = w.level + pair * 2 * kGroups;
   const __m512 level0 = _mm512_loadu_ps(level), level1 = _mm512_loadu_ps(level + kGroups);
   [[maybe_unused]] __m512 scale0, scale1;
@@ -213,8 +217,8 @@ __attribute__((always_inline)) inline void to_words(const std::byte* sums, const
   }
   std::byte* out = w.out + pair * kRowBytes;
 #pragma GCC unroll 16
-  for (std::int64_t r = 0; r < kRows; ++r, out += w.out_row) {
-    const __m512 factor = _mm512_set1_ps(w.factor[r]);
+  for (std::int64_t r = 0; r < kRows; ++r, out += out_row) {
+    const __m512 factor = _mm512_set1_ps(of_rows[r]);
     __m512 a = _mm512_cvtepi32_ps(_mm512_load_si512(sums + r * kRowBytes)),
            b = _mm512_cvtepi32_ps(_mm512_load_si512(sums + kTileBytes + r * kRowBytes));
     if constexpr (kScaled) a = _mm512_mul_ps(a, scale0), b = _mm512_mul_ps(b, scale1);
