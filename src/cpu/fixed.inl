@@ -74,7 +74,7 @@ struct FixedSoftmax {
     }
   }
 
-  /// The largest visible ones, in lanes. seen: of keys [0, count), or to a later one where all that come are
+  /// The largest visible ones, two words a lane. seen: of keys [0, count), or to a later one where all that come are
   /// to be taken as they are.
   template <class Visible>
   static I32 largest(const std::byte* words, const KeySpan& seen, std::int64_t count,
@@ -86,7 +86,16 @@ struct FixedSoftmax {
       for (; j + kRun <= seen.last; j += kRun) most = Isa::largest_words(most, load<Words>(words + 2 * j));
     for (; j < count; j += kRun)
       most = Isa::largest_words(most, visible(j) ? load<Words>(words + 2 * j) : Isa::least_words());
-    return largest_of_pairs(most);
+    return reinterpret_cast<I32>(most);
+  }
+  /// The larger word of all of each row's, from largest(): row r's in lane r. note: words to the end, and one
+  /// choice between two of each lane there.
+  template <int kRows>
+  static I32 largest_of_rows(const I32* rows) {
+    constexpr int kWord = 16;
+    const I32 pairs = rows_reduced<kRows>(rows, LargerWords{}), low = (pairs << kWord) >> kWord,
+              high = pairs >> kWord;
+    return Larger{}(low, high);
   }
 
   /// Words and codes of rows that see all keys: row r's at words + r * words_row and p + r * p_row.
@@ -109,7 +118,7 @@ struct FixedSoftmax {
       for (int r = 0; r < kRows; ++r)
         most[r] = Isa::largest_words(most[r], load<Words>(rows.words + r * rows.words_row + 2 * kRun * j));
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) largest[r] = largest_of_pairs(most[r]);
+    for (int r = 0; r < kRows; ++r) largest[r] = reinterpret_cast<I32>(most[r]);
   }
 
   /// weigh() of kRows such rows, counted from peak[r].
@@ -180,12 +189,12 @@ struct FixedSoftmax {
   }
 
  private:
-  /// The larger word of each two.
-  static I32 largest_of_pairs(typename Isa::SignedWords words) {
-    constexpr int kWord = 16;
-    const I32 pairs = reinterpret_cast<I32>(words), low = (pairs << kWord) >> kWord, high = pairs >> kWord;
-    return Larger{}(low, high);
-  }
+  struct LargerWords {
+    I32 operator()(I32 a, I32 b) const {
+      using Words = typename Isa::SignedWords;
+      return reinterpret_cast<I32>(Isa::largest_words(reinterpret_cast<Words>(a), reinterpret_cast<Words>(b)));
+    }
+  };
 
   struct Extremes {
     float least, largest;

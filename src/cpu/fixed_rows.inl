@@ -91,7 +91,7 @@ class FixedRows : public WordRows<S, Isa> {
     const std::int64_t runs = (this->count(visit) + Base::kRun - 1) / Base::kRun;
     I32 largest[kRows];
     Fixed::template largest_of_whole<kRows>(rows, runs, largest);
-    const I32 peaks = rows_reduced<kRows>(largest, Larger{});
+    const I32 peaks = Fixed::template largest_of_rows<kRows>(largest);
     alignas(64) std::int32_t peak[kLanes];
     __builtin_memcpy(peak, &peaks, sizeof peak);
     const std::uint16_t* mass = call_.head.fixed.mass + visit.block.begin + this->first_key(visit);
@@ -107,7 +107,7 @@ class FixedRows : public WordRows<S, Isa> {
       const KeySpan seen = visit.seen >> r & 1 ? this->seen(visit, r) : KeySpan{};
       largest[r] = Fixed::largest(this->words(r), seen, visit.seen >> r & 1 ? count : 0, this->visible(seen));
     }
-    const I32 peaks = rows_reduced<kRows>(largest, Larger{});
+    const I32 peaks = Fixed::template largest_of_rows<kRows>(largest);
     alignas(64) std::int32_t peak[kLanes];
     __builtin_memcpy(peak, &peaks, sizeof peak);
 
