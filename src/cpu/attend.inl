@@ -370,7 +370,7 @@ class RowsNest {
   void multiply_qk_to_words(ThisVisit& visit) {
     visit.low = visit.low / Words::kChunk * Words::kChunk;
     std::int32_t start[kRows];
-    float factor[kRows];
+    alignas(64) float factor[kLanes];
     const TileWords words = words_.tile_words(groups_[visit.group], visit, factor);
     visit.words_made =
         kLanes * Isa::kToWords(qk_tile(visit, visit.low, start), words, (visit.high - visit.low) / kLanes);

@@ -43,9 +43,9 @@ class FixedRows : public WordRows<S, Isa> {
   }
 
   /// What the tiles of Q K^T need to end in words, from key visit.low on, where no row has a bias. factor:
-  /// room for kRows.
+  /// room for kLanes.
   TileWords tile_words(const Group& group, const ThisVisit& visit, float* factor) const {
-    for (std::int64_t r = 0; r < kRows; ++r) factor[r] = word_factor(group, visit, r);
+    L::store(factor, word_factors(group, visit));
     return {factor, word_scales(visit, visit.low), levels(visit, visit.low), memory_.words,
             memory_.words_row};
   }
@@ -136,11 +136,12 @@ class FixedRows : public WordRows<S, Isa> {
   void make_words(const Group& group, const ThisVisit& visit) const {
     const std::int64_t at = this->first_key(visit) + visit.words_made, end = this->end_key(visit);
     const float* const of_keys = levels(visit, at);
+    const F32 factors = word_factors(group, visit);
     for (std::int64_t r = 0; r < visit.live && at < end; ++r) {
       if (!(visit.seen >> r & 1)) continue;
       const auto score = [&](const auto& level) {
         Fixed::score(memory_.score + r * memory_.score_row + 4 * at, word_scales(visit, at),
-                     word_factor(group, visit, r), level, end - at, this->words(r) + 2 * visit.words_made);
+                     lane_of<L>(factors, r), level, end - at, this->words(r) + 2 * visit.words_made);
       };
       if (bias_.any())
         // How far a key lies below the row's largest bounds the words whatever is added to the scores.
@@ -152,11 +153,11 @@ class FixedRows : public WordRows<S, Isa> {
     }
   }
 
-  /// Units of a word in a unit of row r's sums, K's scale in it where the block's keys share one; else the
+  /// Units of a word in a unit of each row's sums, K's scale in it where the block's keys share one; else the
   /// scales are word_scales().
-  float word_factor(const Group& group, const ThisVisit& visit, std::int64_t r) const {
+  F32 word_factors(const Group& group, const ThisVisit& visit) const {
     const float one_k = constants(visit).k_one_scale;
-    return lane_of<L>(group.row[0].octaves, r) * fixed16::kUnits * (one_k > 0 ? one_k : 1.0f);
+    return group.row[0].octaves * fixed16::kUnits * (one_k > 0 ? one_k : 1.0f);
   }
   const float* word_scales(const ThisVisit& visit, std::int64_t at) const {
     return constants(visit).k_one_scale > 0 ? nullptr : call_.head.keys + visit.block.begin + at;

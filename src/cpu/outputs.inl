@@ -107,7 +107,8 @@ class RowOutputs {
       alignas(64) float decay[kLanes], factor[kLanes];
       L::store(decay, visit.step[0].decay);
       L::store(factor, visit.step[0].factor);
-      for (std::int64_t r = 0; r < kRows; ++r)
+      constexpr std::uint32_t kAll = (1u << kRows) - 1;
+      for (std::int64_t r = 0; r < kRows && visit.seen != kAll; ++r)
         if (!(visit.seen >> r & 1)) decay[r] = 1, factor[r] = 0;
       Out* const out = of_group(visit.group);
       const TileFold fold{visit.before ? decay : nullptr, factor, reinterpret_cast<std::byte*>(out),
