@@ -74,8 +74,8 @@ struct FixedSoftmax {
     }
   }
 
-  /// The largest visible ones, two words a lane. seen: of keys [0, count), or to a later one where all that come are
-  /// to be taken as they are.
+  /// The largest visible ones, two words a lane. seen: of keys [0, count), or to a later one where all that
+  /// come are to be taken as they are.
   template <class Visible>
   static I32 largest(const std::byte* words, const KeySpan& seen, std::int64_t count,
                      const Visible& visible) {
@@ -192,7 +192,8 @@ struct FixedSoftmax {
   struct LargerWords {
     I32 operator()(I32 a, I32 b) const {
       using Words = typename Isa::SignedWords;
-      return reinterpret_cast<I32>(Isa::largest_words(reinterpret_cast<Words>(a), reinterpret_cast<Words>(b)));
+      return reinterpret_cast<I32>(
+          Isa::largest_words(reinterpret_cast<Words>(a), reinterpret_cast<Words>(b)));
     }
   };
 
