@@ -3,7 +3,7 @@
 //
 // Isa: Words (a lane of 2 kLanes words), keys_of_words() (the key of a run of 2 kLanes that each word is of),
 // pack_words() (two vectors of keys to words in that order), level_words(), largest_words(), add_mass(),
-// store_weights() (their codes), weight() (fixed16::weight).
+// store_weights() (their codes), weight() (fixed16::weight of how far words lie below the largest).
 #pragma once
 #include <cstdint>
 
@@ -28,7 +28,7 @@ struct FixedSoftmax {
   static constexpr std::int64_t kChunk = 2 * kRun;       ///< keys whose codes are stored together
   static constexpr std::int64_t kPBytes = kPBytesOf<S, Isa>;
 
-  /// What stands for a key that nobody sees: its word is the least.
+  /// What stands for a key that nobody sees: its word is 0, the least.
   static constexpr float kNoLevel = -0x1p64f;
 
   /// Constants of a key block of `count` keys. Keys beyond, of whose scales there are any numbers to the next
@@ -48,8 +48,9 @@ struct FixedSoftmax {
     const auto put_level = [&](std::int64_t j) {
       const F32 scale = L::load(keys.v_scale + j);
       const I32 there = lanes_within<Isa>(-j, count - j);
-      L::store(level + j,
-               there ? (log2_poly(scale) - block->reference) * fixed16::kUnits : L::broadcast(kNoLevel));
+      L::store(level + j, there
+                              ? (log2_poly(scale) - block->reference) * fixed16::kUnits + fixed16::kWordOffset
+                              : L::broadcast(kNoLevel));
       const I32 units = L::nearest_i32(kMassOne * (L::broadcast(v.least) / scale));
       return there ? units : I32{};
     };
@@ -79,23 +80,21 @@ struct FixedSoftmax {
   template <class Visible>
   static I32 largest(const std::byte* words, const KeySpan& seen, std::int64_t count,
                      const Visible& visible) {
-    using Words = typename Isa::SignedWords;
-    Words most = Isa::least_words();
+    U16 most{};
     std::int64_t j = 0;
     if (seen.first <= 0)
-      for (; j + kRun <= seen.last; j += kRun) most = Isa::largest_words(most, load<Words>(words + 2 * j));
+      for (; j + kRun <= seen.last; j += kRun) most = Isa::largest_words(most, load<U16>(words + 2 * j));
     for (; j < count; j += kRun)
-      most = Isa::largest_words(most, visible(j) ? load<Words>(words + 2 * j) : Isa::least_words());
+      most = Isa::largest_words(most, visible(j) ? load<U16>(words + 2 * j) : U16{});
     return reinterpret_cast<I32>(most);
   }
   /// The larger word of all of each row's, from largest(): row r's in lane r. note: words to the end, and one
   /// choice between two of each lane there.
   template <int kRows>
   static I32 largest_of_rows(const I32* rows) {
-    constexpr int kWord = 16;
-    const I32 pairs = rows_reduced<kRows>(rows, LargerWords{}), low = (pairs << kWord) >> kWord,
-              high = pairs >> kWord;
-    return Larger{}(low, high);
+    constexpr std::int32_t kWord = 16, kLow = 0xffff;
+    const I32 pairs = rows_reduced<kRows>(rows, LargerWords{});
+    return Larger{}(pairs & kLow, (pairs >> kWord) & kLow);
   }
 
   /// Words and codes of rows that see all keys: row r's at words + r * words_row and p + r * p_row.
@@ -109,14 +108,13 @@ struct FixedSoftmax {
   /// largest() of kRows such rows, of `runs` vectors of words each.
   template <int kRows>
   static void largest_of_whole(const WholeRows& rows, std::int64_t runs, I32 (&largest)[kRows]) {
-    using Words = typename Isa::SignedWords;
-    Words most[kRows];
+    U16 most[kRows];
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) most[r] = load<Words>(rows.words + r * rows.words_row);
+    for (int r = 0; r < kRows; ++r) most[r] = load<U16>(rows.words + r * rows.words_row);
     for (std::int64_t j = 1; j < runs; ++j)
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r)
-        most[r] = Isa::largest_words(most[r], load<Words>(rows.words + r * rows.words_row + 2 * kRun * j));
+        most[r] = Isa::largest_words(most[r], load<U16>(rows.words + r * rows.words_row + 2 * kRun * j));
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) largest[r] = reinterpret_cast<I32>(most[r]);
   }
@@ -127,12 +125,12 @@ struct FixedSoftmax {
                           std::int64_t runs, F32 (&sums)[kRows]) {
     for (int r = 0; r < kRows; ++r) {
       stay_awake<Isa>(r, runs * kRun);
-      const auto reference = simd::fill<U16>(static_cast<std::uint16_t>(peak[r]));
+      const auto largest = simd::fill<U16>(static_cast<std::uint16_t>(peak[r]));
       const std::byte* words = rows.words + r * rows.words_row;
       const auto* masses = reinterpret_cast<const std::byte*>(mass);
       std::byte* p = rows.p + r * rows.p_row;
       const auto weights = [&](std::int64_t run) {
-        return Isa::template weight<Mantissa>(reference - load<U16>(words + 2 * kRun * run));
+        return Isa::template weight<Mantissa>(largest, load<U16>(words + 2 * kRun * run));
       };
       const auto chunk = [&](I32 sum) {
         const U16 low = weights(0), high = weights(1);
@@ -161,11 +159,11 @@ struct FixedSoftmax {
   template <class Visible>
   static F32 weigh(const std::byte* words, std::int32_t peak, const std::uint16_t* mass, const KeySpan& seen,
                    std::int64_t count, const Visible& visible, std::byte* p) {
-    const auto reference = simd::fill<U16>(static_cast<std::uint16_t>(peak));
+    const auto largest = simd::fill<U16>(static_cast<std::uint16_t>(peak));
     F32 total{};
     std::int64_t j = 0;
     const auto all = [&](std::int64_t at) {
-      return Isa::template weight<Mantissa>(reference - load<U16>(words + 2 * at));
+      return Isa::template weight<Mantissa>(largest, load<U16>(words + 2 * at));
     };
     const auto some = [&](std::int64_t at) { return at < count ? (visible(at) ? all(at) : U16{}) : U16{}; };
     const auto rest = [&](std::int64_t at) { return at < seen.last ? all(at) : U16{}; };
@@ -191,9 +189,7 @@ struct FixedSoftmax {
  private:
   struct LargerWords {
     I32 operator()(I32 a, I32 b) const {
-      using Words = typename Isa::SignedWords;
-      return reinterpret_cast<I32>(
-          Isa::largest_words(reinterpret_cast<Words>(a), reinterpret_cast<Words>(b)));
+      return reinterpret_cast<I32>(Isa::largest_words(reinterpret_cast<U16>(a), reinterpret_cast<U16>(b)));
     }
   };
 

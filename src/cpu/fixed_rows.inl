@@ -64,7 +64,7 @@ class FixedRows : public WordRows<S, Isa> {
       peaks = weigh(visit, sums);
 
     const FixedBlock& block = constants(visit);
-    F32 octaves = L::to_f32(peaks) * (1 / fixed16::kUnits) + block.reference;
+    F32 octaves = (L::to_f32(peaks) - fixed16::kWordOffset) * (1 / fixed16::kUnits) + block.reference;
     if (bias_.any()) octaves += bias_octaves(visit);
     if (visit.before == 0)
       visit.step[0] = scheme_.first_step(octaves);

@@ -5,7 +5,7 @@
 // (src/ref/bound_terms.cpp). Measured: docs/cpu.md.
 //
 // With t = score in octaves, V's scale in it, and L = log2 of the block's largest V scale:
-//   x = round(128 (t - L)), in int16        z = max x - x        w = round(2^15 2^(-z / 128))
+//   x = round(128 (t - L)) + 2^15, in uint16    z = max x - x    w = round(2^15 2^(-z / 128))
 //   code = round(255 w / 2^15)              mass += w r, r = round(2^12 least V scale / V scale)
 //
 // Weights below 1 of a code are rounded by the places of their keys (numerics/ordered_rounding.h).
@@ -21,10 +21,16 @@ namespace octet::fixed16 {
 
 inline constexpr int kUnitBits = 7;  ///< x in 2^-7 octave: 2^(1/256) is 0.27 % off at most
 inline constexpr float kUnits = 1 << kUnitBits;
-/// |t - L| below this fits int16 with room for the rounding of its terms, and for the least word: what a row
-/// does not see, or is too far below its largest bias for int16, has that one. The largest visible x is above
-/// 128 (-kReach - 4.1), so that the least word is 16 octaves below it, where weights are 0.
-inline constexpr float kReach = 235.0f;
+/// What is added to x, so that a saturating subtraction tells how far a word lies above one of weight 0.
+inline constexpr float kWordOffset = 32768;
+/// Of f32 so far from 0, in units: of the key's part of x, then of x, before it is rounded to a word.
+inline constexpr float kOffsetRounding = 0x1p-10f + 0x1p-9f;
+/// |t - L| below this fits uint16 with room for the rounding of its terms, and for the least word: what a row
+/// does not see, or is too far below its largest bias, has that one. The largest visible x is above
+/// 2^15 - 128 (kReach + 4.1), and kReachOfWeights octaves above the least word, where weights are 0.
+inline constexpr float kReach = 221.0f;
+inline constexpr int kReachOfWeights = 30;
+static_assert(kWordOffset - kUnits * (kReach + 4.1f) > kUnits * kReachOfWeights);
 inline constexpr int kMassBits = 12;
 /// A block's V scales may differ by this factor: r keeps 8 bits, 0.2 %.
 inline constexpr float kScaleRange = 16.0f;

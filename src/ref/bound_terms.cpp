@@ -195,7 +195,8 @@ RowTerms int8_full_terms(const RowContext& row) {
 /// What the 16-bit form of the softmax (numerics/fixed16.h), which a kernel may take, adds to the f32 form.
 void add_fixed16(const RowContext& row, RowTerms& t) {
   constexpr double kExponential = 0.0031;
-  t.score += kLn2F64 * 0.5 / fixed16::kUnits + log_half_width(-kExponential, kExponential);
+  t.score += kLn2F64 * (0.5 + fixed16::kOffsetRounding) / fixed16::kUnits +
+             log_half_width(-kExponential, kExponential);
   t.sums += 0.5 * fixed16::kScaleRange / (1 << fixed16::kMassBits);  // r is rounded
   // A weight is rounded to 2^-15, and its mass is as many times that as V's scales differ.
   t.moved += lost_mass(static_cast<double>(row.keys.widest_block), 0x1p-16 * fixed16::kScaleRange, 1);

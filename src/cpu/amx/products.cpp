@@ -222,8 +222,8 @@ __attribute__((always_inline)) inline void to_words(const std::byte* sums, const
     __m512 a = _mm512_cvtepi32_ps(_mm512_load_si512(sums + r * kRowBytes)),
            b = _mm512_cvtepi32_ps(_mm512_load_si512(sums + kTileBytes + r * kRowBytes));
     if constexpr (kScaled) a = _mm512_mul_ps(a, scale0), b = _mm512_mul_ps(b, scale1);
-    _mm512_storeu_si512(out, _mm512_packs_epi32(_mm512_cvtps_epi32(_mm512_fmadd_ps(a, factor, level0)),
-                                                _mm512_cvtps_epi32(_mm512_fmadd_ps(b, factor, level1))));
+    _mm512_storeu_si512(out, _mm512_packus_epi32(_mm512_cvtps_epi32(_mm512_fmadd_ps(a, factor, level0)),
+                                                 _mm512_cvtps_epi32(_mm512_fmadd_ps(b, factor, level1))));
   }
 }
 

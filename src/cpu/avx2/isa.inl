@@ -52,7 +52,7 @@ struct Isa256 {
 
   static void store_levels(__m256 low, __m256 high, std::byte* words) {
     constexpr int kQuartersInOrder = 0xd8;  // 0, 2, 1, 3: packs work within halves
-    const __m256i packed = _mm256_packs_epi32(_mm256_cvtps_epi32(low), _mm256_cvtps_epi32(high));
+    const __m256i packed = _mm256_packus_epi32(_mm256_cvtps_epi32(low), _mm256_cvtps_epi32(high));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(words),
                         _mm256_permute4x64_epi64(packed, kQuartersInOrder));
   }
@@ -81,16 +81,13 @@ struct Isa256 {
         _mm256_packus_epi32(reinterpret_cast<__m256i>(low), reinterpret_cast<__m256i>(high)),
         kQuartersInOrder));
   }
-  static SignedWords least_words() {
-    return SignedWords{} - static_cast<std::int16_t>(32767) - static_cast<std::int16_t>(1);
-  }
-  static SignedWords largest_words(SignedWords a, SignedWords b) {
-    return reinterpret_cast<SignedWords>(
-        _mm256_max_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+  static Words::U16 largest_words(Words::U16 a, Words::U16 b) {
+    return reinterpret_cast<Words::U16>(
+        _mm256_max_epu16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
   }
   template <class Mantissa>
-  static Words::U16 weight(Words::U16 z) {
-    return fixed16::weight<Mantissa, Words>(z);
+  static Words::U16 weight(Words::U16 largest, Words::U16 words) {
+    return fixed16::weight<Mantissa, Words>(largest - words);
   }
   /// The key of each word of a run.
   static SignedWords keys_of_words() {

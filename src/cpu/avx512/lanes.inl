@@ -92,7 +92,7 @@ struct Isa512 {
   };
 
   static void store_levels(__m512 low, __m512 high, std::byte* words) {
-    _mm512_storeu_si512(words, _mm512_packs_epi32(_mm512_cvtps_epi32(low), _mm512_cvtps_epi32(high)));
+    _mm512_storeu_si512(words, _mm512_packus_epi32(_mm512_cvtps_epi32(low), _mm512_cvtps_epi32(high)));
   }
   static constexpr MultiplyToWords kToWords = avx512::multiply_s8_u8_to_words;
   /// Two vectors of sums as words, saturated to 0...65535.
@@ -116,16 +116,14 @@ struct Isa512 {
     store_levels(_mm512_fmadd_ps(a, f, simd::cast<__m512>(levels.low)),
                  _mm512_fmadd_ps(b, f, simd::cast<__m512>(levels.high)), words);
   }
-  static SignedWords least_words() {
-    return SignedWords{} - static_cast<std::int16_t>(32767) - static_cast<std::int16_t>(1);
+  static Words::U16 largest_words(Words::U16 a, Words::U16 b) {
+    return reinterpret_cast<Words::U16>(
+        _mm512_max_epu16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
   }
-  static SignedWords largest_words(SignedWords a, SignedWords b) {
-    return reinterpret_cast<SignedWords>(
-        _mm512_max_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
-  }
-  /// fixed16::weight(), the accurate mantissa from a table.
+  /// fixed16::weight() of largest - words, the accurate mantissa from a table.
   template <class Mantissa>
-  static Words::U16 weight(Words::U16 z) {
+  static Words::U16 weight(Words::U16 largest, Words::U16 words) {
+    const Words::U16 z = largest - words;
     if constexpr (std::is_same_v<Mantissa, fixed16::AccurateMantissa>) {
       const __m512i zs = reinterpret_cast<__m512i>(z);
       const __m512i mantissa = _mm512_permutex2var_epi16(

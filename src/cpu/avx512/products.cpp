@@ -47,7 +47,7 @@ OCTET_TILE_6X4(tile_f32, OCTET_FMA)
   "vfmadd132ps 4*" ROW "(%[factor])%{1to16%}, %%zmm" LEVEL ", %%zmm" SUM "\n\t"
 #define OCTET_ROUND(S0, S1) "vcvtps2dq %%zmm" S0 ", %%zmm" S0 "\n\tvcvtps2dq %%zmm" S1 ", %%zmm" S1 "\n\t"
 #define OCTET_STORE_WORDS(S0, S1)                                         \
-  "vpackssdw %%zmm" S1 ", %%zmm" S0 ", %%zmm" S0 "\n\tvmovdqu64 %%zmm" S0 \
+  "vpackusdw %%zmm" S1 ", %%zmm" S0 ", %%zmm" S0 "\n\tvmovdqu64 %%zmm" S0 \
   ", (%[out])\n\tadd %[out_row]"                                          \
   ", %[out]\n\t"
 #define OCTET_WOVEN_STEP(SCALE, ROW, E0, E1, ...)                                             \
@@ -176,14 +176,14 @@ __attribute__((noinline)) void column_to_words(const Tile& t, const TileWords& w
   __m512i sum[kRows];
   column_of_all<UnsignedB>(t, t.b + column * t.b_column, sum);
   const __m512 level = _mm512_loadu_ps(w.level + column * kKeys);
-  const __m512i least = _mm512_set1_epi32(-(1 << 16));  // saturates
+  const __m512i least = _mm512_setzero_si512();
   std::byte* out = w.out + column * kHalf;
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r, out += w.out_row) {
     __m512 x = _mm512_cvtepi32_ps(sum[r]);
     if constexpr (kScaled) x = _mm512_mul_ps(x, _mm512_loadu_ps(w.scale + column * kKeys));
     const __m512i units = _mm512_cvtps_epi32(_mm512_fmadd_ps(x, _mm512_set1_ps(w.factor[r]), level));
-    _mm512_storeu_si512(out, _mm512_packs_epi32(units, least));
+    _mm512_storeu_si512(out, _mm512_packus_epi32(units, least));
   }
 }
 

@@ -46,11 +46,13 @@ struct Isa512Fp16 : Isa512 {
 
   /// fixed16::weight(): a half's bits are its logarithm, up to the straight lines between powers of two.
   template <class Mantissa>
-  static Words::U16 weight(Words::U16 z) {
+  static Words::U16 weight(Words::U16 largest, Words::U16 words) {
     constexpr int kOctaves = 30;  // from 2^15 down to the least subnormal
     constexpr int kMantissaBits = 10;
-    const __m512i reach = _mm512_set1_epi16(kOctaves << fixed16::kUnitBits);
-    const __m512i log2 = _mm512_subs_epu16(reach, reinterpret_cast<__m512i>(z));
+    static_assert(kOctaves <= fixed16::kReachOfWeights, "the subtrahend is no less than 0");
+    const __m512i of_nothing = _mm512_sub_epi16(reinterpret_cast<__m512i>(largest),
+                                                _mm512_set1_epi16(kOctaves << fixed16::kUnitBits));
+    const __m512i log2 = _mm512_subs_epu16(reinterpret_cast<__m512i>(words), of_nothing);
     __m512i excess = _mm512_set1_epi16(1);
     if constexpr (std::is_same_v<Mantissa, fixed16::AccurateMantissa>)
       excess = _mm512_maskz_permutexvar_epi8(kLowBytes, _mm512_srli_epi16(log2, 1),
