@@ -164,7 +164,7 @@ struct FoldSums {
 template <bool kFloats, bool kSets>
 __attribute__((noinline)) void fold_rows(const FoldSums& sums, const TileFold& f, std::byte* out,
                                          std::int64_t columns) {
-  const TileFold fold = f;  // note: in registers, as above
+  const TileFold fold = f;  // note: in registers, for what is written is bytes, which might be f's
   for (std::int64_t r = 0; r < kRows; ++r, out += fold.out_row) {
     const __m512 factor = _mm512_set1_ps(fold.factor[r]);
     [[maybe_unused]] __m512 decay;
