@@ -30,6 +30,10 @@ class RowOutputs {
   static constexpr std::int64_t kPBytes = kPBytesOf<S, Isa>;
   /// Whether outputs are bins of 64-bit sums that a block's sums are added to.
   static constexpr bool kWideFold = requires { typename S::Into; };
+  /// Whether tiles fold their sums where these are, with one rounding of the last product and the addition;
+  /// the other folds do so too, for a row to have the same bits whatever rows it is among.
+  static constexpr bool kTilesFold = requires { S::kPlainFold; }
+  &&kPv.pv_and_fold != nullptr;
   /// Whether outputs may be the sums of a row's only key block.
   static constexpr bool kHasOnly = requires(const S& s, PvAcc sums, const typename S::State& state) {
     s.only(sums, state);
@@ -97,11 +101,18 @@ class RowOutputs {
   }
 
  private:
+  static F32 number(const PvAcc& sums) {
+    if constexpr (is_float(S::kP))
+      return sums;
+    else
+      return L::to_f32(sums);
+  }
+
   const Multiplies& pv() const { return is_float(S::kP) ? kPv.multiply : *call_.code_products; }
 
   /// Folds so many columns as whole tiles hold where their sums are; returns how many.
   std::int64_t multiply_and_fold(const ThisVisit& visit, const Tile& tile) {
-    if constexpr (requires { S::kPlainFold; } && kPv.pv_and_fold != nullptr) {
+    if constexpr (kTilesFold) {
       if (call_.head.block_channel) return 0;
       if (visit.before && (visit.seen & ~visit.before)) return 0;  // some rows have no outputs yet
       alignas(64) float decay[kLanes], factor[kLanes];
@@ -164,6 +175,8 @@ class RowOutputs {
         } else if (fresh) {
           Out nothing{};
           out[c] = scheme_.fold(nothing, pv, step, channel_[c]);
+        } else if (kTilesFold && !call_.head.block_channel) {
+          if constexpr (kTilesFold) out[c] = simd::multiply_add(out[c], step.decay, number(pv) * step.factor);
         } else {
           scheme_.fold(out[c], pv, step, channel_[c]);
         }

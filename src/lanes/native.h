@@ -514,6 +514,19 @@ OCTET_HD bool any(V mask) {
   }
 }
 
+/// x y + a of floats with one rounding, in registers of 64 bytes: sets without them have no use for it. What
+/// every set is to give the same bits of is a product, then a sum.
+template <class V>
+OCTET_HD V multiply_add([[maybe_unused]] V x, [[maybe_unused]] V y, V a) {
+#if defined(__AVX512F__)
+  static_assert(sizeof(V) == 64);
+  return cast<V>(_mm512_fmadd_ps(cast<__m512>(x), cast<__m512>(y), cast<__m512>(a)));
+#else
+  static_assert(sizeof(V) == 0, "the set has none");
+  return a;
+#endif
+}
+
 /// Whether there is an instruction for from_f16().
 #if defined(__AVX512F__) || defined(__F16C__)
 inline constexpr bool kConvertsF16 = true;

@@ -159,8 +159,7 @@ struct FoldSums {
   alignas(64) std::byte rows[kRows][kSums * kRowBytes];
 };
 
-/// TileFold of at most four columns. note: each operation rounds, as RowOutputs::fold() has it: few rows go
-/// that way, and have the bits that they have among others.
+/// TileFold of at most four columns.
 template <bool kFloats, bool kSets>
 __attribute__((noinline)) void fold_rows(const FoldSums& sums, const TileFold& f, std::byte* out,
                                          std::int64_t columns) {
@@ -173,7 +172,7 @@ __attribute__((noinline)) void fold_rows(const FoldSums& sums, const TileFold& f
       const std::byte* const at = sums.rows[r] + c * kRowBytes;
       const __m512 sum = kFloats ? _mm512_load_ps(at) : _mm512_cvtepi32_ps(_mm512_load_si512(at));
       __m512 x = _mm512_mul_ps(sum, factor);
-      if constexpr (!kSets) x = _mm512_add_ps(x, _mm512_mul_ps(_mm512_loadu_ps(out + c * kRowBytes), decay));
+      if constexpr (!kSets) x = _mm512_fmadd_ps(_mm512_loadu_ps(out + c * kRowBytes), decay, x);
       _mm512_storeu_ps(out + c * kRowBytes, x);
     };
     if (columns == kSums) {
