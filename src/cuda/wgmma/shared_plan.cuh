@@ -12,6 +12,7 @@
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/tile/kept.cuh"
 #include "cuda/tile/lines.cuh"
+#include "cuda/wgmma/early_weights.cuh"
 #include "cuda/wgmma/row_outputs.cuh"
 #include "cuda/wgmma/tile.h"
 
@@ -91,6 +92,13 @@ constexpr Blind blind_rows(const Tile& tile) {
   };
   const bool gains = tile.head_dim <= 128 && (kKeyWords<S> == 3 || tile.warpgroups == 4);
   return kHasStep && gains ? Blind::adds_nothing : Blind::is_left_out;
+}
+
+/// Whether weights do not wait for a block's largest score, and Q K^T of the next block is under way while
+/// sums of P V are folded: where registers hold scores, sums and outputs beside each other. (docs/cuda.md)
+template <class S>
+constexpr bool weighs_early(const Tile& tile) {
+  return WeighsEarly<S> && tile.head_dim == 64;
 }
 
 /// Whether rows' constants lie in shared memory from key block to key block: where the compiler else spills
@@ -173,6 +181,9 @@ struct SharedPlan {
     typename S::Row of[kRowsALane];
   };
   RowsOfLane rows[kParksRows ? kWarps * 32 : 1];
+  static constexpr bool kWeighsEarly = weighs_early<S>(kTile);
+  using Early = EarlyWeights<S, kKeys / 8, kKeys>;
+  typename Early::template Shared<kWeighsEarly ? kWarps * 32 : 1> early_rows;
   std::int32_t tile_of_warp[kWarps];  ///< that it is at, where it goes from one to the next
   /// Of a buffer, or of its K and its V apart where there is one: K of the next key block comes while V is
   /// multiplied.
