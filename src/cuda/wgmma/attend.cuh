@@ -62,9 +62,7 @@ class Attention {
                                at);
           else if (threadIdx.x == kCopying)
             copies.tell_of_blocks(blocks, at);
-          if constexpr (!Shared::kWeighsEarly) break;
-          __syncwarp();
-          if (pass > 0 || !goes_again(false)) break;
+          if (!Shared::kWeighsEarly || threadIdx.x > kCopying || pass > 0 || !is_to_go_again()) break;
         }
         return i;
       });
@@ -75,11 +73,9 @@ class Attention {
         // note: rows' ends ask for it again; no register has it through the loop of key blocks.
         if (Shared::kSharesOut && threadIdx.x % 32 == 0) shared_.tile_of_warp[thread() / 32] = i;
         __syncwarp();
-        bool is_again = false;
 #pragma unroll 1
-        do {
-          is_again = attend_rows(tiles, i, at, is_again);
-        } while (Shared::kWeighsEarly && is_again);
+        while (attend_rows(tiles, i, at)) {
+        }
         return tile_of_warp();
       });
     }
@@ -141,6 +137,10 @@ class Attention {
   }
 
   __device__ __forceinline__ void open_barriers() {
+    if constexpr (Shared::kWeighsEarly) {
+      ptx::open_barrier(addresses_.is_told(), 1);
+      shared_.pass = Pass::first;
+    }
     for (int stage = 0; stage < kStages; ++stage) {
       for (int set = 0; set < kSets; ++set) {
         ptx::open_barrier(addresses_.is_copied(stage, set), kCopying);
@@ -161,8 +161,7 @@ class Attention {
 
   /// Rows from their first key block to their ends; whether they are to be computed again, by weights that do
   /// wait for key blocks' largest scores. at: of the first key block, then of the next tile's.
-  __device__ __forceinline__ bool attend_rows(const RowTiles& tiles, std::int32_t i, Place<kStages>& at,
-                                              bool is_again) {
+  __device__ __forceinline__ bool attend_rows(const RowTiles& tiles, std::int32_t i, Place<kStages>& at) {
     const RowTile tile = tile_at(tiles, i);
     if (tile.begin >= tile.queries.length) return false;
     const Sequence& queries = tile.queries;
@@ -192,11 +191,12 @@ class Attention {
     sync_warpgroup();
 
     Outputs outputs(shared_.of_outputs[thread() / 32]);
-    if constexpr (Shared::kWeighsEarly)
-      Shared::Early::park_rows({shared_.early_rows, thread()}, scheme, rows);
-    visit_blocks(rows, outputs, scheme, bias, visibility, blocks, begin, first_row, at, !is_again);
     if constexpr (Shared::kWeighsEarly) {
-      if (!is_again && goes_again(Shared::Early::has_failed({shared_.early_rows, thread()}))) [[unlikely]]
+      Shared::Early::park_rows({shared_.early_rows, thread()}, scheme, rows);
+    }
+    visit_blocks(rows, outputs, scheme, bias, visibility, blocks, begin, first_row, at);
+    if constexpr (Shared::kWeighsEarly) {
+      if (goes_again(Shared::Early::has_failed({shared_.early_rows, thread()}))) [[unlikely]]
         return true;
     }
     if constexpr (Shared::kSharesOut) {
@@ -208,10 +208,24 @@ class Attention {
     return false;
   }
 
-  /// Whether the tile is computed once more, where a row of it had failed weights; by all threads, who copies
-  /// included.
-  static __device__ __forceinline__ bool goes_again(bool has_failed) {
-    return ptx::any_of_threads(kOfProducts, kMultiplying + kWarpgroup, has_failed);
+  /// The pass that a tile is in, or how the first one ended. note: in shared memory, for no register has it.
+  __device__ __forceinline__ Pass pass() const { return static_cast<const volatile Pass&>(shared_.pass); }
+  /// Whether the tile is computed once more, which it is where a row of it has failed; tells who copies.
+  __device__ __forceinline__ bool goes_again(bool has_failed) const {
+    if (has_failed && pass() == Pass::first) shared_.pass = Pass::first_failed;
+    ptx::sync_threads(kOfProducts, kMultiplying);
+    const Pass now = pass();
+    if (now != Pass::second && thread() == 0) ptx::arrive(addresses_.is_told());
+    if (now != Pass::first_failed) [[likely]]
+      return false;
+    ptx::sync_threads(kOfProducts, kMultiplying);  // all have seen it
+    if (thread() == 0) shared_.pass = Pass::second;
+    return true;
+  }
+  /// The same as those who copy are told.
+  __device__ __forceinline__ bool is_to_go_again() const {
+    ptx::wait(addresses_.is_told(), 0);
+    return pass() != Pass::first;
   }
   static constexpr int kOfProducts = 1;  ///< a barrier
 
@@ -283,8 +297,7 @@ class Attention {
   __device__ __forceinline__ void visit_blocks(Rows& rows, Outputs& outputs, const S& scheme,
                                                const HeadBias& bias, const Visibility& visibility,
                                                const KeyBlocks& blocks, std::int32_t begin,
-                                               std::int32_t first_row, Place<kStages>& at,
-                                               [[maybe_unused]] bool weighs_early = false) {
+                                               std::int32_t first_row, Place<kStages>& at) {
     const int warpgroup = this->warpgroup();
     const SeenByRows by_warpgroup(visibility, bias, blocks, kKeys, begin + warpgroup * kRowsAWarpgroup,
                                   kRowsAWarpgroup);
@@ -299,7 +312,7 @@ class Attention {
       if (seen.begin < seen.end)
         visit_seen_blocks(rows, outputs, scheme, bias, visibility, blocks, seen, whole,
                           {tile::of_warp(by_warpgroup.whole.begin),
-                           tile::of_warp(weighs_early ? by_warpgroup.whole.end : 0)},
+                           tile::of_warp(pass() == Pass::first ? by_warpgroup.whole.end : 0)},
                           first_row, q, at);
       pass_blocks(end - max(seen.begin, seen.end), at);
     } else {

@@ -137,6 +137,9 @@ struct Barriers {
   std::uint64_t is_copied, is_full, is_free;
 };
 
+/// How often a tile of rows is computed: once more without early weights where these failed.
+enum class Pass : std::int32_t { first, first_failed, second };
+
 template <class S, Tile kTile>
 struct SharedPlan {
   using Tiles = OperandTiles<S, kTile>;
@@ -184,6 +187,8 @@ struct SharedPlan {
   static constexpr bool kWeighsEarly = weighs_early<S>(kTile);
   using Early = EarlyWeights<S, kKeys / 8, kKeys>;
   typename Early::template Shared<kWeighsEarly ? kWarps * 32 : 1> early_rows;
+  Pass pass;  ///< of the tile; whether there is another, once `is_told` says that it is known
+  std::uint64_t is_told;
   std::int32_t tile_of_warp[kWarps];  ///< that it is at, where it goes from one to the next
   /// Of a buffer, or of its K and its V apart where there is one: K of the next key block comes while V is
   /// multiplied.
@@ -229,6 +234,7 @@ class SharedAddresses {
   __device__ __forceinline__ std::uint32_t is_free(int stage, int set) const {
     return barriers(stage, set) + offsetof(Barriers, is_free);
   }
+  __device__ __forceinline__ std::uint32_t is_told() const { return plan_ + offsetof(Plan, is_told); }
 
  private:
   __device__ __forceinline__ std::uint32_t buffer(int stage) const {
