@@ -32,8 +32,8 @@ struct Early : Unbiased<S> {
   /// A factor below kLeastSlope counts as it, so that no lift is infinite.
   static constexpr float kLeastSlope = 0x1p-100f;
   OCTET_HD Row row(F32 q_scale) const {
-    const F32 octaves = S::row(q_scale).octaves;
-    return {octaves < kLeastSlope ? kLeastSlope : octaves};  // NaN stays
+    const F32 slope = S::row(q_scale).octaves;
+    return {slope < kLeastSlope ? kLeastSlope : slope};  // NaN stays
   }
   /// What products are raised by for the reference's weight to be the unit: octaves over the row's factor.
   OCTET_HD F32 lift(const State& state, F32 rslope) const {
