@@ -313,6 +313,35 @@ TEST_P(Mma, FollowsTheReferenceByEveryCutAtEveryWidth) {
   expect_seldom_cuts(normal_call(1, 1, 200, 8191, 64), "8191 keys");
 }
 
+/// Rows whose scores lie far apart from key block to key block, or far from 0, and rows that see nothing of
+/// the block that others of their warpgroup see first: Hopper's kernels measure weights of int8 against what
+/// rows have seen before (wgmma/early_weights.cuh).
+TEST_P(Mma, FollowsTheReferenceWhereKeyBlocksLieFarApart) {
+  if (run_by_cut(normal_call(1, 1, 16, 197, 64), GetParam(), 0).status.code() == Code::unsupported)
+    GTEST_SKIP() << "Hopper has no kernels of its own";
+  constexpr std::int64_t kRows = 200, kKeys = 700;
+  const auto scaled_keys = [](float first, float middle, float last) {
+    Call call = normal_call(1, 2, kRows, kKeys, 64);
+    call.k.each([&](float& x, std::int64_t, std::int64_t, std::int64_t j, std::int64_t) {
+      x *= j < 256 ? first : j < 512 ? middle : last;
+    });
+    return call;
+  };
+  expect_seldom_cuts(scaled_keys(1, 40, 1), "larger keys in the middle");
+  expect_seldom_cuts(scaled_keys(0.01f, 4, 40), "larger and larger keys");
+  expect_seldom_cuts(scaled_keys(40, 1, 1), "larger keys at the beginning");
+  for (const float scale : {0x1p-90f, 0x1p-40f, 0x1p8f}) {
+    Call call = normal_call(1, 2, kRows, kKeys, 64);
+    call.v.each([&](float& x, auto...) { x *= scale; });
+    expect_seldom_cuts(call, "values times " + std::to_string(std::ilogb(scale)) + " octaves");
+  }
+  for (std::int64_t window : {127, 191, 300}) {
+    Call call = normal_call(1, 2, kRows, kKeys, 64);
+    call.options.window_left = window, call.options.window_right = 140;
+    expect_seldom_cuts(call, "window of " + std::to_string(window));
+  }
+}
+
 /// More tiles of rows than processors: where Hopper's blocks of threads go from one to the next.
 TEST_P(Mma, FollowsTheReferenceWhereBlocksOfThreadsHaveSeveralTiles) {
   if (run_by_cut(normal_call(1, 1, 16, 197, 128), GetParam(), 0).status.code() == Code::unsupported)

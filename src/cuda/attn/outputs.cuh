@@ -101,6 +101,14 @@ class Outputs {
     }
   }
 
+  /// Numbers in registers, of which the compiler must not join what two branches do to them.
+  __device__ __forceinline__ void pin() {
+#pragma unroll
+    for (int i = 0; i < kKept; ++i)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) asm("" : "+f"(out_[i].of[e]));
+  }
+
   __device__ __forceinline__ Out at(int tile, int e) const {
     return (tile < kKept ? out_[tile] : in_memory(tile)).of[e];
   }

@@ -20,6 +20,22 @@ __device__ __forceinline__ void sync_threads(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+/// The same, and whether something is true of any of them.
+__device__ __forceinline__ bool any_of_threads(int barrier, int threads, bool is_true) {
+  std::int32_t any;
+  asm volatile(
+      "{\n"
+      ".reg .pred is_true, any;\n"
+      "setp.ne.b32 is_true, %3, 0;\n"
+      "barrier.cta.red.or.pred any, %1, %2, is_true;\n"
+      "selp.b32 %0, 1, 0, any;\n"
+      "}"
+      : "=r"(any)
+      : "r"(barrier), "r"(threads), "r"(static_cast<std::int32_t>(is_true))
+      : "memory");
+  return any != 0;
+}
+
 /// The same without waiting for the others.
 __device__ __forceinline__ void arrive_at_threads(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");

@@ -5,6 +5,8 @@
 //
 // Inside a warpgroup nothing overlaps: Q K^T, softmax, P V and fold follow each other, and scores and sums of
 // P V take turns in the registers. The matrix units work for one warpgroup while the others make weights.
+// Where registers hold scores and sums of P V beside each other, Q K^T of the next key block is under way
+// while this one's sums are folded (weighs_early in shared_plan.cuh).
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -23,6 +25,7 @@
 #include "cuda/ptx/warpgroup.cuh"
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/wgmma/copies.cuh"
+#include "cuda/wgmma/early_weights.cuh"
 #include "cuda/wgmma/launch.h"
 #include "cuda/wgmma/row_outputs.cuh"
 #include "cuda/wgmma/shared_plan.cuh"
@@ -53,11 +56,14 @@ class Attention {
         const RowTile tile = tile_at(tiles, i);
         if (tile.begin >= tile.queries.length) return i;
         const KeyBlocks blocks = blocks_of(tile);
-        if (threadIdx.x < kCopying)
-          copies.copy_blocks(HeadOperand(call_.k, call_.keys, tile.keys, tile.head / call_.group), blocks,
-                             at);
-        else if (threadIdx.x == kCopying)
-          copies.tell_of_blocks(blocks, at);
+        for (int pass = 0;; ++pass) {
+          if (threadIdx.x < kCopying)
+            copies.copy_blocks(HeadOperand(call_.k, call_.keys, tile.keys, tile.head / call_.group), blocks,
+                               at);
+          else if (threadIdx.x == kCopying)
+            copies.tell_of_blocks(blocks, at);
+          if (!Shared::kWeighsEarly || threadIdx.x > kCopying || pass > 0 || !is_to_go_again()) break;
+        }
         return i;
       });
     } else {
@@ -67,7 +73,9 @@ class Attention {
         // note: rows' ends ask for it again; no register has it through the loop of key blocks.
         if (Shared::kSharesOut && threadIdx.x % 32 == 0) shared_.tile_of_warp[thread() / 32] = i;
         __syncwarp();
-        attend_rows(tiles, i, at);
+#pragma unroll 1
+        while (attend_rows(tiles, i, at)) {
+        }
         return tile_of_warp();
       });
     }
@@ -129,6 +137,10 @@ class Attention {
   }
 
   __device__ __forceinline__ void open_barriers() {
+    if constexpr (Shared::kWeighsEarly) {
+      ptx::open_barrier(addresses_.is_told(), 1);
+      shared_.pass = Pass::first;
+    }
     for (int stage = 0; stage < kStages; ++stage) {
       for (int set = 0; set < kSets; ++set) {
         ptx::open_barrier(addresses_.is_copied(stage, set), kCopying);
@@ -147,10 +159,11 @@ class Attention {
     return tile::of_warp(thread() / 32 * kRowsAWarp);
   }
 
-  /// Rows from their first key block to their ends. at: of the first key block, then of the next tile's.
-  __device__ __forceinline__ void attend_rows(const RowTiles& tiles, std::int32_t i, Place<kStages>& at) {
+  /// Rows from their first key block to their ends; whether they are to be computed again, by weights that do
+  /// wait for key blocks' largest scores. at: of the first key block, then of the next tile's.
+  __device__ __forceinline__ bool attend_rows(const RowTiles& tiles, std::int32_t i, Place<kStages>& at) {
     const RowTile tile = tile_at(tiles, i);
-    if (tile.begin >= tile.queries.length) return;
+    if (tile.begin >= tile.queries.length) return false;
     const Sequence& queries = tile.queries;
     const std::int32_t begin = tile.begin, key_head = tile.head / call_.group;
     const HeadOperand q(call_.q, call_.queries, queries, tile.head),
@@ -178,14 +191,43 @@ class Attention {
     sync_warpgroup();
 
     Outputs outputs(shared_.of_outputs[thread() / 32]);
+    if constexpr (Shared::kWeighsEarly) {
+      Shared::Early::park_rows({shared_.early_rows, thread()}, scheme, rows);
+    }
     visit_blocks(rows, outputs, scheme, bias, visibility, blocks, begin, first_row, at);
+    if constexpr (Shared::kWeighsEarly) {
+      if (goes_again(Shared::Early::has_failed({shared_.early_rows, thread()}))) [[unlikely]]
+        return true;
+    }
     if constexpr (Shared::kSharesOut) {
       const std::int32_t again = tile_of_warp();
       end_rows_of(tile_at(tiles, again), is_last(tiles, again), rows, outputs, scheme);
     } else {
       end_rows_of(tile, true, rows, outputs, scheme);
     }
+    return false;
   }
+
+  /// The pass that a tile is in, or how the first one ended. note: in shared memory, for no register has it.
+  __device__ __forceinline__ Pass pass() const { return static_cast<const volatile Pass&>(shared_.pass); }
+  /// Whether the tile is computed once more, which it is where a row of it has failed; tells who copies.
+  __device__ __forceinline__ bool goes_again(bool has_failed) const {
+    if (has_failed && pass() == Pass::first) shared_.pass = Pass::first_failed;
+    ptx::sync_threads(kOfProducts, kMultiplying);
+    const Pass now = pass();
+    if (now != Pass::second && thread() == 0) ptx::arrive(addresses_.is_told());
+    if (now != Pass::first_failed) [[likely]]
+      return false;
+    ptx::sync_threads(kOfProducts, kMultiplying);  // all have seen it
+    if (thread() == 0) shared_.pass = Pass::second;
+    return true;
+  }
+  /// The same as those who copy are told.
+  __device__ __forceinline__ bool is_to_go_again() const {
+    ptx::wait(addresses_.is_told(), 0);
+    return pass() != Pass::first;
+  }
+  static constexpr int kOfProducts = 1;  ///< a barrier
 
   __device__ __forceinline__ void end_rows_of(const RowTile& tile, bool is_last, Rows& rows, Outputs& outputs,
                                               const S& scheme) {
@@ -199,7 +241,6 @@ class Attention {
       const KeyRange range = Visibility{call_, queries.length, tile.keys.length}.of(row.token);
       row.blocks_seen = range.begin < range.end;
     }
-    constexpr int kOfProducts = 1;
     // Nobody reads the tiles any more, whose place the rows take.
     if constexpr (!Shared::kSharesOut) ptx::sync_threads(kOfProducts, kMultiplying);
     if (is_last) ptx::let_the_next_kernel_start();
@@ -215,8 +256,8 @@ class Attention {
   __device__ __forceinline__ auto& channels_of_rows() const {
     return shared_.channels[Shared::kSharesOut ? warpgroup() : 0];
   }
+  static constexpr int kFirstOfWarpgroups = 2;  ///< barriers 0 and 1 are of all
   static __device__ __forceinline__ void sync_warpgroup() {
-    constexpr int kFirstOfWarpgroups = 2;  // barriers 0 and 1 are of all
     ptx::sync_threads(kFirstOfWarpgroups + warpgroup(), kWarpgroup);
   }
 
@@ -265,38 +306,136 @@ class Attention {
     const BlockRange some{tile::of_warp(by_warpgroup.some.begin), tile::of_warp(by_warpgroup.some.end)};
     const BlockRange whole{tile::of_warp(by_warp.whole.begin), tile::of_warp(by_warp.whole.end)};
     const std::uint32_t q = Tiles::Q::low_word(addresses_.q(warpgroup));
+    if constexpr (Shared::kWeighsEarly) {
+      const BlockRange seen{min(max(first, some.begin), end), min(end, some.end)};
+      pass_blocks(seen.begin - first, at);
+      if (seen.begin < seen.end)
+        visit_seen_blocks(rows, outputs, scheme, bias, visibility, blocks, seen, whole,
+                          {tile::of_warp(by_warpgroup.whole.begin),
+                           tile::of_warp(pass() == Pass::first ? by_warpgroup.whole.end : 0)},
+                          first_row, q, at);
+      pass_blocks(end - max(seen.begin, seen.end), at);
+    } else {
 #pragma unroll 1
-    for (std::int32_t i = first; i < end; ++i) {
-      const bool sees = is_in(some, i);
-      ptx::wait(addresses_.is_full(at.stage, 0), at.parity);
-      PWords<S, kTiles> p{};  // note: left as it is, registers keep it through the loop, as in mma/attend.cuh
-      if (sees) {
-        typename S::Acc acc[kTiles][4];
-        multiply_qk(acc, q, Tiles::K::low_word(addresses_.k(at.stage)));
-        const auto& constants = shared_.constants[at.stage];
-        const bool sees_all = tile::opaque(is_in(whole, i));
-        if constexpr (kForgetsTokens) forget_tokens(rows);
-        if (!sees_all) put_tokens(rows, first_row);
-        if constexpr (Shared::kParksRows) {
-          const auto& of_lane = shared_.rows[thread()];
-          rows[0].row = of_lane.of[0], rows[1].row = of_lane.of[1];
+      for (std::int32_t i = first; i < end; ++i) {
+        const bool sees = is_in(some, i);
+        ptx::wait(addresses_.is_full(at.stage, 0), at.parity);
+        PWords<S, kTiles>
+            p{};  // note: left as it is, registers keep it through the loop, as in mma/attend.cuh
+        if (sees) {
+          typename S::Acc acc[kTiles][4];
+          begin_qk(acc, q, Tiles::K::low_word(addresses_.k(at.stage)));
+          ptx::wait_products<0>();
+          ptx::pin(acc);
+          const auto& constants = shared_.constants[at.stage];
+          const bool sees_all = tile::opaque(is_in(whole, i));
+          if constexpr (kForgetsTokens) forget_tokens(rows);
+          if (!sees_all) put_tokens(rows, first_row);
+          if constexpr (Shared::kParksRows) {
+            const auto& of_lane = shared_.rows[thread()];
+            rows[0].row = of_lane.of[0], rows[1].row = of_lane.of[1];
+          }
+          weigh_block<Masses::of_lane, kKeys, kBlind>(acc, p, rows, scheme, call_, constants.keys,
+                                                      constants.block, blocks.at(i), visibility, bias,
+                                                      sees_all);
         }
-        weigh_block<Masses::of_lane, kKeys, kBlind>(acc, p, rows, scheme, call_, constants.keys,
-                                                    constants.block, blocks.at(i), visibility, bias,
-                                                    sees_all);
+        if constexpr (kSets > 1) {
+          release(at.stage, 0);
+          ptx::wait(addresses_.is_full(at.stage, 1), at.parity);
+        }
+        if (sees)
+          outputs.template add<typename Tiles::V>(
+              scheme, rows, p, Tiles::V::low_word(addresses_.v(at.stage)),
+              call_.packed.channels ? shared_.constants[at.stage].channels : nullptr);
+        release(at.stage, kSets - 1);
+        at.next();
       }
-      if constexpr (kSets > 1) {
-        release(at.stage, 0);
-        ptx::wait(addresses_.is_full(at.stage, 1), at.parity);
-      }
-      if (sees)
-        outputs.template add<typename Tiles::V>(
-            scheme, rows, p, Tiles::V::low_word(addresses_.v(at.stage)),
-            call_.packed.channels ? shared_.constants[at.stage].channels : nullptr);
-      release(at.stage, kSets - 1);
+    }
+  }
+
+  /// Blocks of which the warpgroup's rows see nothing.
+  __device__ __forceinline__ void pass_blocks(std::int32_t count, Place<kStages>& at) {
+#pragma unroll 1
+    for (; count > 0; --count) {
+      ptx::wait(addresses_.is_full(at.stage, 0), at.parity);
+      release(at.stage, 0);
       at.next();
     }
   }
+
+  /// Blocks `seen`. Weights of those in `early`, of which all of the warpgroup's rows see all keys, do not
+  /// wait for the block's largest score (early_weights.cuh), but for the first, after which rows have a
+  /// reference.
+  __device__ __forceinline__ void visit_seen_blocks(Rows& rows, Outputs& outputs, const S& scheme,
+                                                    const HeadBias& bias, const Visibility& visibility,
+                                                    const KeyBlocks& blocks, const BlockRange& seen,
+                                                    const BlockRange& whole, const BlockRange& early,
+                                                    std::int32_t first_row, std::uint32_t q,
+                                                    Place<kStages>& at) {
+    using Early = typename Shared::Early;
+    const typename Early::Parked parked(shared_.early_rows, thread());
+    typename S::Acc acc[kTiles][4];
+    ptx::wait(addresses_.is_full(at.stage, 0), at.parity);
+    begin_qk(acc, q, Tiles::K::low_word(addresses_.k(at.stage)));
+    ptx::wait_products<0>();
+    ptx::pin(acc);
+    // Q K^T of the next block; behind the last one it is that one's again, whose scores nobody looks at.
+    const auto next_of = [&](std::int32_t i) {
+      Place<kStages> next = at;
+      if (i + 1 < seen.end) next.next();
+      ptx::wait(addresses_.is_full(next.stage, 0), next.parity);
+      return Tiles::K::low_word(addresses_.k(next.stage));
+    };
+    const auto leave = [&] {
+      ptx::wait_products<0>();
+      ptx::pin(acc);
+      release(at.stage, 0);
+      at.next();
+    };
+    const auto channels = [&] {
+      return call_.packed.channels ? shared_.constants[at.stage].channels : nullptr;
+    };
+    std::int32_t i = seen.begin;
+#pragma unroll 1
+    do {
+      const auto& constants = shared_.constants[at.stage];
+      PWords<S, kTiles> p{};
+      Early::unpark(rows, parked);
+      forget_tokens(rows);
+      put_tokens(rows, first_row);
+      weigh_block<Masses::of_lane, kKeys, kBlind>(acc, p, rows, scheme, call_, constants.keys,
+                                                  constants.block, blocks.at(i), visibility, bias,
+                                                  tile::opaque(is_in(whole, i)));
+      Early::park_states(parked, scheme, rows);
+      outputs.template add<typename Tiles::V>(scheme, rows, p, Tiles::V::low_word(addresses_.v(at.stage)),
+                                              channels());
+      begin_qk(acc, q, next_of(i));
+      leave();
+      const std::int32_t first_early = ++i;
+#pragma unroll 1
+      for (; i < seen.end && is_in(early, i); ++i) {
+        PWords<S, kTiles> of_block{};
+        typename Early::Sums sum;
+        if (Early::weigh(scheme, acc, shared_.constants[at.stage].keys, parked, rows, of_block, sum))
+            [[unlikely]] {
+          parked.is_far = 1;
+          outputs.open(scheme, rows);  // by 0: the rows are computed once more
+        }
+        const typename Early::Sums before = parked.sums();
+        const std::uint32_t k = next_of(i);
+        typename Outputs::Sums pv;
+        Outputs::template begin<typename Tiles::V>(pv, of_block, Tiles::V::low_word(addresses_.v(at.stage)));
+        begin_qk(acc, q, k);
+        Early::add(parked, before, sum);
+        outputs.template end<1>(scheme, rows, pv, channels());
+        leave();
+      }
+      if (i > first_early) Early::settle(parked);
+    } while (i < seen.end);
+    Early::unpark(rows, parked);
+  }
+  static_assert(!Shared::kWeighsEarly || (kStages > 1 && Outputs::kIsOneProduct),
+                "K of the next block comes meanwhile");
 
   /// The same as has(). note: where tiles are shared out by signs, which registers of the warp have;
   /// comparisons want one side in the lanes' registers, where the ranges would then lie through the loop.
@@ -309,8 +448,8 @@ class Attention {
     ptx::arrive_if(threadIdx.x % 32 == 0, addresses_.is_free(stage, set));
   }
 
-  static __device__ __forceinline__ void multiply_qk(typename S::Acc (&acc)[kTiles][4], std::uint32_t q,
-                                                     std::uint32_t k) {
+  static __device__ __forceinline__ void begin_qk(typename S::Acc (&acc)[kTiles][4], std::uint32_t q,
+                                                  std::uint32_t k) {
     constexpr auto kStart = start_of_sums<S>();
     if constexpr (kStart != 0) {
 #pragma unroll
@@ -326,8 +465,6 @@ class Attention {
                                    Tiles::K::descriptor(k + Tiles::K::step(0, step)),
                                    step == 0 && kStart == 0 ? ptx::Start::zero : ptx::Start::sums);
     ptx::commit_products();
-    ptx::wait_products<0>();
-    ptx::pin(acc);
   }
 
   const Call& call_;

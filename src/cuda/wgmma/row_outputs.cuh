@@ -13,10 +13,10 @@ namespace octet::cuda::wgmma {
 
 using namespace attn;
 
-/// sums = P V of kTiles tiles of channels from `first` on. v: the low word of V's tile.
+/// Begins sums = P V of kTiles tiles of channels from `first` on. v: the low word of V's tile.
 template <class S, class V, int kKeyTiles, int kTiles, class Sum>
-__device__ __forceinline__ void multiply_pv(Sum (&sums)[kTiles][4], const PWords<S, kKeyTiles>& p,
-                                            std::uint32_t v, int first) {
+__device__ __forceinline__ void begin_pv(Sum (&sums)[kTiles][4], const PWords<S, kKeyTiles>& p,
+                                         std::uint32_t v, int first) {
   ptx::pin(sums);
   ptx::begin_products();
 #pragma unroll
@@ -24,8 +24,6 @@ __device__ __forceinline__ void multiply_pv(Sum (&sums)[kTiles][4], const PWords
     ptx::multiply_registers<S::kP>(sums, p.word[step], V::descriptor(v + V::step(first * 8, step)),
                                    step == 0 ? ptx::Start::zero : ptx::Start::sums);
   ptx::commit_products();
-  ptx::wait_products<0>();
-  ptx::pin(sums);
 }
 
 /// Numbers in registers, into which the sums of each key block are folded, so many channels at a time as
@@ -46,20 +44,47 @@ class RowOutputs {
     numbers_.open(scheme, rows);
 #pragma unroll
     for (int first = 0; first < kTiles; first += kSome) {
-      typename S::PvAcc pv[kSome][4];
-      multiply_pv<S, V>(pv, p, v, first);
-      const typename S::Channel unit = scheme.channel({});
-      if (tile::opaque(of_channels != nullptr)) [[unlikely]]
-        numbers_.fold(scheme, first, pv, rows, [&](int tile, int c) {
-          return of_channels[tile * 8 + static_cast<int>(threadIdx.x % 4) * 2 + c];
-        });
-      else
-        numbers_.fold(scheme, first, pv, rows, [&](int, int) { return unit; });
+      Sums pv;
+      begin_pv<S, V>(pv, p, v, first);
+      fold<0>(scheme, rows, pv, first, of_channels);
     }
+  }
+
+  /// add() of what one product makes, in three steps: others may be begun between begin() and end(), which
+  /// leaves kGroups of them under way.
+  using Sums = typename S::PvAcc[kSome][4];
+  static constexpr bool kIsOneProduct = kTiles == kSome;
+  __device__ __forceinline__ void open(const S& scheme, const LaneRow<S> (&rows)[kRowsALane]) {
+    numbers_.open(scheme, rows);
+  }
+  template <class V, int kKeyTiles>
+  static __device__ __forceinline__ void begin(Sums& pv, const PWords<S, kKeyTiles>& p, std::uint32_t v) {
+    begin_pv<S, V>(pv, p, v, 0);
+  }
+  template <int kGroups>
+  __device__ __forceinline__ void end(const S& scheme, const LaneRow<S> (&rows)[kRowsALane], Sums& pv,
+                                      const typename S::Channel* of_channels) {
+    fold<kGroups>(scheme, rows, pv, 0, of_channels);
   }
   __device__ __forceinline__ typename S::Out at(int tile, int e) const { return numbers_.at(tile, e); }
 
  private:
+  template <int kGroups>
+  __device__ __forceinline__ void fold(const S& scheme, const LaneRow<S> (&rows)[kRowsALane], Sums& pv,
+                                       int first, const typename S::Channel* of_channels) {
+    ptx::wait_products<kGroups>();
+    ptx::pin(pv);
+    const typename S::Channel unit = scheme.channel({});
+    if (tile::opaque(of_channels != nullptr)) [[unlikely]] {
+      numbers_.fold(scheme, first, pv, rows, [&](int tile, int c) {
+        return of_channels[tile * 8 + static_cast<int>(threadIdx.x % 4) * 2 + c];
+      });
+      if constexpr (kGroups > 0) numbers_.pin();  // note: else both branches' sums are added behind them
+    } else {
+      numbers_.fold(scheme, first, pv, rows, [&](int, int) { return unit; });
+    }
+  }
+
   typename Numbers::Local local_;
   Numbers numbers_;
 };

@@ -12,6 +12,7 @@
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/tile/kept.cuh"
 #include "cuda/tile/lines.cuh"
+#include "cuda/wgmma/early_weights.cuh"
 #include "cuda/wgmma/row_outputs.cuh"
 #include "cuda/wgmma/tile.h"
 
@@ -93,6 +94,13 @@ constexpr Blind blind_rows(const Tile& tile) {
   return kHasStep && gains ? Blind::adds_nothing : Blind::is_left_out;
 }
 
+/// Whether weights do not wait for a block's largest score, and Q K^T of the next block is under way while
+/// sums of P V are folded: where registers hold scores, sums and outputs beside each other. (docs/cuda.md)
+template <class S>
+constexpr bool weighs_early(const Tile& tile) {
+  return WeighsEarly<S> && tile.head_dim == 64;
+}
+
 /// Whether rows' constants lie in shared memory from key block to key block: where the compiler else spills
 /// one of them, in the one kernel that has no other way out that costs less. (docs/cuda.md)
 template <class S>
@@ -128,6 +136,9 @@ struct OperandTiles {
 struct Barriers {
   std::uint64_t is_copied, is_full, is_free;
 };
+
+/// How often a tile of rows is computed: once more without early weights where these failed.
+enum class Pass : std::int32_t { first, first_failed, second };
 
 template <class S, Tile kTile>
 struct SharedPlan {
@@ -173,6 +184,11 @@ struct SharedPlan {
     typename S::Row of[kRowsALane];
   };
   RowsOfLane rows[kParksRows ? kWarps * 32 : 1];
+  static constexpr bool kWeighsEarly = weighs_early<S>(kTile);
+  using Early = EarlyWeights<S, kKeys / 8, kKeys>;
+  typename Early::template Shared<kWeighsEarly ? kWarps * 32 : 1> early_rows;
+  Pass pass;  ///< of the tile; whether there is another, once `is_told` says that it is known
+  std::uint64_t is_told;
   std::int32_t tile_of_warp[kWarps];  ///< that it is at, where it goes from one to the next
   /// Of a buffer, or of its K and its V apart where there is one: K of the next key block comes while V is
   /// multiplied.
@@ -218,6 +234,7 @@ class SharedAddresses {
   __device__ __forceinline__ std::uint32_t is_free(int stage, int set) const {
     return barriers(stage, set) + offsetof(Barriers, is_free);
   }
+  __device__ __forceinline__ std::uint32_t is_told() const { return plan_ + offsetof(Plan, is_told); }
 
  private:
   __device__ __forceinline__ std::uint32_t buffer(int stage) const {
