@@ -244,19 +244,21 @@ def tool(name: str, folders: list[str]) -> str:
 
 
 def with_lines(entry: dict[str, str], architecture: str, cubin: str) -> list[str]:
-    """The unit's command for one architecture, with line information."""
+    """The unit's command for one architecture, from the PTX that the unit's code of it is from, with line information."""
     command = shlex.split(entry["command"])
     command = command[next(i for i, word in enumerate(command) if word.endswith("nvcc")):]  # no launcher
-    kept, skip = [], 0
+    kept, skip, virtual = [], 0, ""
     for word in command:
         if skip:
             skip -= 1
         elif word in ("-o", "-MT", "-MF"):
             skip = 1
-        elif word not in ("-c", "-MD") and not word.startswith("--generate-code"):
+        elif word.startswith("--generate-code"):
+            if f"[{architecture}]" in word:
+                virtual = re.search(r"compute_\w+", word).group(0)
+        elif word not in ("-c", "-MD"):
             kept.append(word)
-    number = architecture.removeprefix("sm_")
-    return kept + [f"--generate-code=arch=compute_{number},code=[{architecture}]", "-lineinfo", "-cubin", "-o", cubin]
+    return kept + [f"--generate-code=arch={virtual},code=[{architecture}]", "-lineinfo", "-cubin", "-o", cubin]
 
 
 def code_of(disassembly: str) -> dict[str, list[str]]:
