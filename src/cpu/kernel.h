@@ -39,8 +39,8 @@ struct FixedBlock {
 
 /// Constants of the softmax in words; null where the scheme has none.
 struct FixedKeys {
-  /// [token], 4 bytes each: in f32 128 (log2 of V's scale - the block's reference) + 2^15 (numerics/fixed16.h), or
-  /// in u16 and the order of the nest's words a distance (cpu/integer_words.inl).
+  /// [token], 4 bytes each: in f32 128 (log2 of V's scale - the block's reference) + 2^15
+  /// (numerics/fixed16.h), or in u16 and the order of the nest's words a distance (cpu/integer_words.inl).
   const std::byte* level;
   const std::uint16_t* mass;  ///< [token], in the order of the nest's words
   const FixedBlock* blocks;

@@ -38,8 +38,8 @@ struct Multiplies {
 using MultiplyWithLargest = std::int64_t (*)(const Tile& tile, std::byte* largest, std::int64_t columns);
 
 /// What the sums of a tile become instead of being stored: sum * factor * scale + level, in f32 with one
-/// rounding of the last two, to the nearest word of 0...65535, saturated, in the order of the instruction set's
-/// packs.
+/// rounding of the last two, to the nearest word of 0...65535, saturated, in the order of the instruction
+/// set's packs.
 struct TileWords {
   const float* factor;  ///< [row]
   const float* scale;   ///< [column][lane]; null: 1

@@ -299,8 +299,8 @@ class Suite {
     const Peak peak = peak_of(cell.variant->scheme, backend, cell.threads);
     const bool has_share = !peak.instruction.empty() && cell.busy == 0;
     const bool reads_memory = workload_->kind == Kind::decode && cell.busy == 0;
-    // Steps of decoding follow each other: a group is several calls after one that is not timed, for the probe
-    // of memory before it leaves threads asleep and page tables out of the caches.
+    // Steps of decoding follow each other: a group is several calls after one that is not timed, for the
+    // probe of memory before it leaves threads asleep and page tables out of the caches.
     if (reads_memory) sampling.group_seconds = 0.05, sampling.total_seconds = 0.5;
     // On a shared machine the clock and the neighbours change within milliseconds: every group of calls is
     // held against the peak, and the read bandwidth, just before and after it.

@@ -131,7 +131,7 @@ Result<CpuInputs> draw_inputs(const CpuWorkload& w, std::uint64_t seed, Threads&
 
 Result<std::int64_t> coded_kv_bytes(const CpuInputs& inputs, const AttentionPlan& plan) {
   const Result<CodedLayout> k = layout_of(plan, OCTET_K, abi::to_c(inputs.k)),
-                       v = layout_of(plan, OCTET_V, abi::to_c(inputs.v));
+                            v = layout_of(plan, OCTET_V, abi::to_c(inputs.v));
   for (const auto* made : {&k, &v})
     if (!made->ok()) return made->status();
   return bytes_of(k.value().parts) + bytes_of(v.value().parts);
