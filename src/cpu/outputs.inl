@@ -32,8 +32,7 @@ class RowOutputs {
   static constexpr bool kWideFold = requires { typename S::Into; };
   /// Whether tiles fold their sums where these are, with one rounding of the last product and the addition;
   /// the other folds do so too, for a row to have the same bits whatever rows it is among.
-  static constexpr bool kTilesFold = requires { S::kPlainFold; }
-  &&kPv.pv_and_fold != nullptr;
+  static constexpr bool kTilesFold = kPv.pv_and_fold != nullptr && requires { S::kPlainFold; };
   /// Whether outputs may be the sums of a row's only key block.
   static constexpr bool kHasOnly = requires(const S& s, PvAcc sums, const typename S::State& state) {
     s.only(sums, state);
