@@ -19,8 +19,8 @@ set(OCTET_CUDA_HOPPER_ALONE int8_late)
 set(OCTET_CUDA_NARROW int8 int8_uniform int8_full int8_half integer qflash)
 
 # Schemes and forms whose long calls have kernels of Hopper's own (src/cuda/wgmma), on GPUs of compute capability 9.0: none that adds a bias. Each
-# with what it is there (numerics/unbiased.h, early.h), if not itself.
-set(OCTET_CUDA_HOPPER int8=Early int8_uniform= int8_late= int8_full=LateScaled int8_half=LateScaled f16=Unbiased
+# with what it is there (numerics/unbiased.h, early.h, tracked.h), if not itself.
+set(OCTET_CUDA_HOPPER int8=Early int8_uniform= int8_late= int8_full=LateScaled int8_half=Tracked f16=Unbiased
   bf16=Unbiased int8_shift=Unbiased int8_lut=Unbiased fp8=Unbiased fp8_hybrid=Unbiased int8_fp8=Unbiased)
 
 # A line of kernels_of() for a form, named <scheme>_<form>.
@@ -54,6 +54,7 @@ function(octet_generate_hopper out_var table_var)
 #include \"${_header}\"
 #include \"cuda/wgmma/launch.cuh\"
 #include \"numerics/early.h\"
+#include \"numerics/tracked.h\"
 #include \"numerics/unbiased.h\"
 namespace octet::cuda::wgmma {
 extern const Kernels kKernels_${_scheme};

@@ -314,8 +314,8 @@ TEST_P(Mma, FollowsTheReferenceByEveryCutAtEveryWidth) {
 }
 
 /// Rows whose scores lie far apart from key block to key block, or far from 0, and rows that see nothing of
-/// the block that others of their warpgroup see first: Hopper's kernels measure weights of int8 against what
-/// rows have seen before (wgmma/early_weights.cuh).
+/// the block that others of their warpgroup see first: Hopper's kernels measure weights of int8 and
+/// int8_half against what rows have seen before (wgmma/early_weights.cuh, tracked_weights.cuh).
 TEST_P(Mma, FollowsTheReferenceWhereKeyBlocksLieFarApart) {
   if (run_by_cut(normal_call(1, 1, 16, 197, 64), GetParam(), 0).status.code() == Code::unsupported)
     GTEST_SKIP() << "Hopper has no kernels of its own";
@@ -330,6 +330,8 @@ TEST_P(Mma, FollowsTheReferenceWhereKeyBlocksLieFarApart) {
   expect_seldom_cuts(scaled_keys(1, 40, 1), "larger keys in the middle");
   expect_seldom_cuts(scaled_keys(0.01f, 4, 40), "larger and larger keys");
   expect_seldom_cuts(scaled_keys(40, 1, 1), "larger keys at the beginning");
+  // By 2 to 16 octaves: references of int8_half follow, and no row leaves its halves' range.
+  expect_seldom_cuts(scaled_keys(0.01f, 2, 3), "slightly larger keys in the middle");
   for (const float scale : {0x1p-90f, 0x1p-40f, 0x1p8f}) {
     Call call = normal_call(1, 2, kRows, kKeys, 64);
     call.v.each([&](float& x, auto...) { x *= scale; });

@@ -49,6 +49,7 @@ struct BlockRange {
 };
 struct SeenByRows {
   BlockRange some, whole;
+  std::int32_t all_before;  ///< the first block before which all rows have seen a key, if they see that one
   SeenByRows() = default;
   /// Rows begin ... begin + count - 1 of the queries. keys: of a whole block, as wide as the tile.
   __device__ __forceinline__ SeenByRows(const Visibility& visibility, const HeadBias& bias,
@@ -60,6 +61,7 @@ struct SeenByRows {
       const bool rows = begin < visibility.queries, ends_whole = blocks.end * key_block == blocks.tokens;
       some = {0, rows ? blocks.end : 0};
       whole = {0, rows && has_whole ? blocks.end - !ends_whole : 0};
+      all_before = 1;
       return;
     }
     const KeyRange first = visibility.of(begin),
@@ -67,6 +69,7 @@ struct SeenByRows {
     some = {first.begin / key_block, (last.end + key_block - 1) / key_block};
     whole = {(last.begin + key_block - 1) / key_block, first.end / key_block};
     if (!has_whole) whole.end = whole.begin;
+    all_before = last.begin / key_block + 1;
   }
 };
 

@@ -109,6 +109,12 @@ class Outputs {
       for (int e = 0; e < 4; ++e) asm("" : "+f"(out_[i].of[e]));
   }
 
+  /// All of them, where registers hold them.
+  __device__ __forceinline__ Out (&in_registers())[kTiles][4] {
+    static_assert(kTiles == kKept && sizeof(Four) == sizeof(Out[4]));
+    return reinterpret_cast<Out(&)[kTiles][4]>(out_);
+  }
+
   __device__ __forceinline__ Out at(int tile, int e) const {
     return (tile < kKept ? out_[tile] : in_memory(tile)).of[e];
   }

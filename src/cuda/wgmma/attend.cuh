@@ -6,7 +6,8 @@
 // Inside a warpgroup nothing overlaps: Q K^T, softmax, P V and fold follow each other, and scores and sums of
 // P V take turns in the registers. The matrix units work for one warpgroup while the others make weights.
 // Where registers hold scores and sums of P V beside each other, Q K^T of the next key block is under way
-// while this one's sums are folded (weighs_early in shared_plan.cuh).
+// while this one's sums are folded (weighs_early in shared_plan.cuh). Where P are halves and one product has
+// all channels, P V is added to the outputs as it is made (tracks_weights).
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -62,7 +63,7 @@ class Attention {
                                at);
           else if (threadIdx.x == kCopying)
             copies.tell_of_blocks(blocks, at);
-          if (!Shared::kWeighsEarly || threadIdx.x > kCopying || pass > 0 || !is_to_go_again()) break;
+          if (!Shared::kGoesAgain || threadIdx.x > kCopying || pass > 0 || !is_to_go_again()) break;
         }
         return i;
       });
@@ -137,7 +138,7 @@ class Attention {
   }
 
   __device__ __forceinline__ void open_barriers() {
-    if constexpr (Shared::kWeighsEarly) {
+    if constexpr (Shared::kGoesAgain) {
       ptx::open_barrier(addresses_.is_told(), 1);
       shared_.pass = Pass::first;
     }
@@ -195,8 +196,11 @@ class Attention {
       Shared::Early::park_rows({shared_.early_rows, thread()}, scheme, rows);
     }
     visit_blocks(rows, outputs, scheme, bias, visibility, blocks, begin, first_row, at);
-    if constexpr (Shared::kWeighsEarly) {
-      if (goes_again(Shared::Early::has_failed({shared_.early_rows, thread()}))) [[unlikely]]
+    if constexpr (Shared::kGoesAgain) {
+      bool has_failed = false;  // of rows that are tracked, who finds it says so
+      if constexpr (Shared::kWeighsEarly)
+        has_failed = Shared::Early::has_failed({shared_.early_rows, thread()});
+      if (goes_again(has_failed)) [[unlikely]]
         return true;
     }
     if constexpr (Shared::kSharesOut) {
@@ -314,6 +318,16 @@ class Attention {
                           {tile::of_warp(by_warpgroup.whole.begin),
                            tile::of_warp(pass() == Pass::first ? by_warpgroup.whole.end : 0)},
                           first_row, q, at);
+      pass_blocks(end - max(seen.begin, seen.end), at);
+    } else if constexpr (Shared::kTracks) {
+      const BlockRange seen{min(max(first, some.begin), end), min(end, some.end)};
+      // From the block on before which all rows have seen a key.
+      const bool tracks = pass() != Pass::second && !call_.packed.channels;
+      const BlockRange tracked{tile::of_warp(by_warpgroup.all_before),
+                               tile::of_warp(tracks ? by_warpgroup.whole.end : 0)};
+      pass_blocks(seen.begin - first, at);
+      if (seen.begin < seen.end)
+        track_seen_blocks(rows, outputs, scheme, bias, visibility, blocks, seen, whole, tracked, q, at);
       pass_blocks(end - max(seen.begin, seen.end), at);
     } else {
 #pragma unroll 1
@@ -434,6 +448,61 @@ class Attention {
     } while (i < seen.end);
     Early::unpark(rows, parked);
   }
+
+  /// Blocks `seen` of rows whose weights ask for no largest score in blocks `tracked` (tracked_weights.cuh).
+  __device__ __forceinline__ void track_seen_blocks(Rows& rows, Outputs& outputs, const S& scheme,
+                                                    const HeadBias& bias, const Visibility& visibility,
+                                                    const KeyBlocks& blocks, const BlockRange& seen,
+                                                    const BlockRange& whole, const BlockRange& tracked,
+                                                    std::uint32_t q, Place<kStages>& at) {
+    using Tracked = TrackedWeights<S, kTiles, kKeys>;
+    typename S::Acc acc[kTiles][4];
+    const auto qk = [&] {
+      ptx::wait(addresses_.is_full(at.stage, 0), at.parity);
+      begin_qk(acc, q, Tiles::K::low_word(addresses_.k(at.stage)));
+      ptx::wait_products<0>();
+      ptx::pin(acc);
+    };
+    const auto leave = [&] {
+      release(at.stage, 0);
+      at.next();
+    };
+    // Rows behind the sequence may see no key at all: they have a reference all the same.
+#pragma unroll
+    for (LaneRow<S>& row : rows)
+      if (row.token >= visibility.queries) row.state.reference = 0;
+    std::int32_t i = seen.begin;
+#pragma unroll 1
+    do {
+      qk();
+      PWords<S, kTiles> p{};
+      const auto& constants = shared_.constants[at.stage];
+      weigh_block<Masses::of_lane, kKeys, kBlind>(acc, p, rows, scheme, call_, constants.keys,
+                                                  constants.block, blocks.at(i), visibility, bias,
+                                                  tile::opaque(is_in(whole, i)));
+      outputs.template add<typename Tiles::V>(scheme, rows, p, Tiles::V::low_word(addresses_.v(at.stage)),
+                                              call_.packed.channels ? constants.channels : nullptr);
+      leave();
+      ++i;
+#pragma unroll 1
+      for (; i < seen.end && is_in(tracked, i); ++i) {
+        qk();
+        PWords<S, kTiles> of_block;
+        const auto peaks = Tracked::weigh(scheme, acc, shared_.constants[at.stage].keys, rows, of_block);
+        outputs.template begin_adding<typename Tiles::V>(of_block,
+                                                         Tiles::V::low_word(addresses_.v(at.stage)));
+        ptx::wait_products<0>();
+        outputs.pin();
+        leave();
+        if (Tracked::any_high(peaks)) [[unlikely]] {
+          if (Tracked::follow(peaks, rows)) shared_.pass = Pass::first_failed;
+          outputs.open(scheme, rows);
+        }
+      }
+    } while (i < seen.end);
+  }
+  static_assert(!Shared::kTracks || (kSets == 1 && Outputs::kIsOneProduct && !kForgetsTokens),
+                "a buffer has K and V");
   static_assert(!Shared::kWeighsEarly || (kStages > 1 && Outputs::kIsOneProduct),
                 "K of the next block comes meanwhile");
 

@@ -14,7 +14,7 @@ namespace octet::cuda::wgmma {
 using namespace attn;
 
 /// Begins sums = P V of kTiles tiles of channels from `first` on. v: the low word of V's tile.
-template <class S, class V, int kKeyTiles, int kTiles, class Sum>
+template <class S, class V, ptx::Start kStart = ptx::Start::zero, int kKeyTiles, int kTiles, class Sum>
 __device__ __forceinline__ void begin_pv(Sum (&sums)[kTiles][4], const PWords<S, kKeyTiles>& p,
                                          std::uint32_t v, int first) {
   ptx::pin(sums);
@@ -22,7 +22,7 @@ __device__ __forceinline__ void begin_pv(Sum (&sums)[kTiles][4], const PWords<S,
 #pragma unroll
   for (int step = 0; step < PWords<S, kKeyTiles>::kSteps; ++step)
     ptx::multiply_registers<S::kP>(sums, p.word[step], V::descriptor(v + V::step(first * 8, step)),
-                                   step == 0 ? ptx::Start::zero : ptx::Start::sums);
+                                   step == 0 ? kStart : ptx::Start::sums);
   ptx::commit_products();
 }
 
@@ -66,6 +66,13 @@ class RowOutputs {
                                       const typename S::Channel* of_channels) {
     fold<kGroups>(scheme, rows, pv, 0, of_channels);
   }
+  /// P V added to the outputs as it is made: of sums whose factor is 1, where V's scales do not vary along
+  /// tokens. Until pin(), which follows the wait for the products, nobody touches the outputs.
+  template <class V, int kKeyTiles>
+  __device__ __forceinline__ void begin_adding(const PWords<S, kKeyTiles>& p, std::uint32_t v) {
+    begin_pv<S, V, ptx::Start::sums>(numbers_.in_registers(), p, v, 0);
+  }
+  __device__ __forceinline__ void pin() { ptx::pin(numbers_.in_registers()); }
   __device__ __forceinline__ typename S::Out at(int tile, int e) const { return numbers_.at(tile, e); }
 
  private:

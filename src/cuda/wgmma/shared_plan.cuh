@@ -15,6 +15,7 @@
 #include "cuda/wgmma/early_weights.cuh"
 #include "cuda/wgmma/row_outputs.cuh"
 #include "cuda/wgmma/tile.h"
+#include "cuda/wgmma/tracked_weights.cuh"
 
 namespace octet::cuda::wgmma {
 
@@ -101,6 +102,13 @@ constexpr bool weighs_early(const Tile& tile) {
   return WeighsEarly<S> && tile.head_dim == 64;
 }
 
+/// Whether weights ask for no largest score at all, and P V is added to the outputs as it is made: where one
+/// product has all channels. (docs/cuda.md)
+template <class S>
+constexpr bool tracks_weights(const Tile& tile) {
+  return TracksWeights<S> && tile.head_dim == 64;
+}
+
 /// Whether rows' constants lie in shared memory from key block to key block: where the compiler else spills
 /// one of them, in the one kernel that has no other way out that costs less. (docs/cuda.md)
 template <class S>
@@ -184,7 +192,9 @@ struct SharedPlan {
     typename S::Row of[kRowsALane];
   };
   RowsOfLane rows[kParksRows ? kWarps * 32 : 1];
-  static constexpr bool kWeighsEarly = weighs_early<S>(kTile);
+  static constexpr bool kWeighsEarly = weighs_early<S>(kTile), kTracks = tracks_weights<S>(kTile);
+  /// Whether a tile of rows may have to be computed once more.
+  static constexpr bool kGoesAgain = kWeighsEarly || kTracks;
   using Early = EarlyWeights<S, kKeys / 8, kKeys>;
   typename Early::template Shared<kWeighsEarly ? kWarps * 32 : 1> early_rows;
   Pass pass;  ///< of the tile; whether there is another, once `is_told` says that it is known
