@@ -20,8 +20,9 @@ namespace octet {
 ///   out[c]    += sum over j of p[j] v[j][c]
 ///   state.sum += sum over j of scheme.mass(weight[j], _, key[j])
 ///
-/// Then, where is_high() says so of the largest p[j]: if has_left() does, the row is to be computed without
-/// these; else out[c] *= 2^-rise, state.sum *= 2^-rise and state.reference += rise.
+/// Of a block where has_left() says so of its p, nothing is added: it goes by score() to absorb(). Else,
+/// where is_high() says so, out[c] *= 2^-rise, state.sum *= 2^-rise and state.reference += rise, of the
+/// largest p[j].
 template <class S>
 struct Tracked : LateScaled<S> {
   using F32 = typename S::F32;
@@ -40,15 +41,18 @@ struct Tracked : LateScaled<S> {
   /// From 4 on the reference is moved: below, it costs more than it gives, and 2^14 are left for a block that
   /// has larger weights than all before it.
   static constexpr std::uint32_t kHigh = 17u << kMantissaBits;
-  /// Whether one of two P, a half of the word each, is high.
-  static OCTET_HD bool is_high(std::uint32_t two) {
-    constexpr std::uint32_t kBoth = 0x00010001, kSigns = 0x8000 * kBoth;
-    return ((two + (0x8000 - kHigh) * kBoth) & kSigns) != 0;
-  }
-  static OCTET_HD bool has_left(std::uint32_t p) { return p >= kInfinity; }
+  /// Of two P, a half of the word each: whether one is high, whether one is out of range.
+  static OCTET_HD bool is_high(std::uint32_t two) { return one_is_from(kHigh, two); }
+  static OCTET_HD bool has_left(std::uint32_t two) { return one_is_from(kInfinity, two); }
   /// Octaves, a whole number: the largest P becomes 1 to 2.
   static OCTET_HD std::int32_t rise(std::uint32_t p) {
     return p < kOne ? 0 : static_cast<std::int32_t>((p - kOne) >> kMantissaBits);
+  }
+
+ private:
+  static OCTET_HD bool one_is_from(std::uint32_t least, std::uint32_t two) {
+    constexpr std::uint32_t kBoth = 0x00010001, kSigns = 0x8000 * kBoth;
+    return ((two + (0x8000 - least) * kBoth) & kSigns) != 0;
   }
 };
 

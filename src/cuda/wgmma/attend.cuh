@@ -28,7 +28,9 @@
 #include "cuda/wgmma/copies.cuh"
 #include "cuda/wgmma/early_weights.cuh"
 #include "cuda/wgmma/launch.h"
+#include "cuda/wgmma/qk.cuh"
 #include "cuda/wgmma/row_outputs.cuh"
+#include "cuda/wgmma/row_tile.cuh"
 #include "cuda/wgmma/shared_plan.cuh"
 #include "cuda/wgmma/tile.h"
 
@@ -44,8 +46,9 @@ class Attention {
 
   __device__ Attention(const Call& call, Shared& shared) : call_(call), shared_(shared), addresses_(shared) {}
 
-  /// tiles: of query rows of all heads, which the blocks of threads share out among them.
-  __device__ __forceinline__ void run(const RowTiles& tiles) {
+  /// count: of tiles of query rows of all heads, which the blocks of threads share out among them.
+  __device__ __forceinline__ void run(const RowTiles& count) {
+    const Order order(call_, count);
     if (threadIdx.x == 0) open_barriers();
     __syncthreads();
     ptx::wait_for_earlier_kernels();
@@ -53,29 +56,29 @@ class Attention {
       ptx::give_registers<kRegisters.copying>();
       const Copies<S, kTile> copies(call_, addresses_);
       Place<kStages> at;
-      each_tile(tiles, [&](std::int32_t i) {
-        const RowTile tile = tile_at(tiles, i);
+      order.each([&](std::int32_t i) {
+        const RowTile tile = order.at(i);
         if (tile.begin >= tile.queries.length) return i;
-        const KeyBlocks blocks = blocks_of(tile);
+        const KeyBlocks blocks = order.blocks_of(tile);
         for (int pass = 0;; ++pass) {
           if (threadIdx.x < kCopying)
             copies.copy_blocks(HeadOperand(call_.k, call_.keys, tile.keys, tile.head / call_.group), blocks,
                                at);
           else if (threadIdx.x == kCopying)
             copies.tell_of_blocks(blocks, at);
-          if (!Shared::kGoesAgain || threadIdx.x > kCopying || pass > 0 || !is_to_go_again()) break;
+          if (!Shared::kWeighsEarly || threadIdx.x > kCopying || pass > 0 || !is_to_go_again()) break;
         }
         return i;
       });
     } else {
       ptx::take_registers<kRegisters.multiplying>();
       Place<kStages> at;
-      each_tile(tiles, [&](std::int32_t i) {
+      order.each([&](std::int32_t i) {
         // note: rows' ends ask for it again; no register has it through the loop of key blocks.
         if (Shared::kSharesOut && threadIdx.x % 32 == 0) shared_.tile_of_warp[thread() / 32] = i;
         __syncwarp();
 #pragma unroll 1
-        while (attend_rows(tiles, i, at)) {
+        while (attend_rows(order, i, at)) {
         }
         return tile_of_warp();
       });
@@ -91,54 +94,17 @@ class Attention {
                 "who takes registers waits for those that others of the block have given");
   static constexpr Blind kBlind = blind_rows<S>(kTile);
   static constexpr bool kForgetsTokens = Shared::kSharesOut || kBlind == Blind::adds_nothing;
+  using Order = TileOrder<Shared::kSharesOut, kRows>;
   using Rows = LaneRow<S>[kRowsALane];
   using Outputs = typename Shared::Outputs;
 
-  /// A tile of query rows: the first one, their head, and the sequences.
-  struct RowTile {
-    std::int32_t begin, head;
-    Sequence queries, keys;
-  };
-  __device__ __forceinline__ RowTile tile_of_group(std::int32_t group, std::int32_t head) const {
-    constexpr Divider rows(kRows);
-    const std::int32_t index = sequence_of_group(call_.queries, group, rows);
-    return {(group - first_group_bound(call_.queries, index, rows)) * kRows, head,
-            sequence_at(call_.queries, index), sequence_at(call_.keys, index)};
-  }
-  /// Tile number i of the block of threads. The last ones of a head come first: under a causal mask they are
-  /// the longest.
-  __device__ __forceinline__ RowTile tile_at(const RowTiles& tiles, std::int32_t i) const {
-    if constexpr (!Shared::kSharesOut)
-      return tile_of_group(static_cast<std::int32_t>(gridDim.x - 1 - blockIdx.x),
-                           static_cast<std::int32_t>(blockIdx.y));
-    const std::int32_t head = i / tiles.groups;
-    return tile_of_group(tiles.groups - 1 - (i - head * tiles.groups), head);
-  }
-  /// body(i) of the block of threads' tiles, one after the other; it returns i.
-  template <class Body>
-  __device__ __forceinline__ void each_tile(const RowTiles& tiles, const Body& body) const {
-    if constexpr (!Shared::kSharesOut) {
-      body(0);
-    } else {
-      std::int32_t i = static_cast<std::int32_t>(blockIdx.x);
-#pragma unroll 1
-      while (i < tiles.groups * tiles.heads) i = body(i) + static_cast<std::int32_t>(gridDim.x);
-    }
-  }
   __device__ __forceinline__ std::int32_t tile_of_warp() const {
     if constexpr (!Shared::kSharesOut) return 0;
     return tile::of_warp(shared_.tile_of_warp[thread() / 32]);
   }
-  __device__ __forceinline__ bool is_last(const RowTiles& tiles, std::int32_t i) const {
-    return !Shared::kSharesOut || i + static_cast<std::int32_t>(gridDim.x) >= tiles.groups * tiles.heads;
-  }
-  __device__ __forceinline__ KeyBlocks blocks_of(const RowTile& tile) const {
-    return KeyBlocks(call_, Visibility{call_, tile.queries.length, tile.keys.length}, tile.keys,
-                     tile.head / call_.group, tile.begin, kRows);
-  }
 
   __device__ __forceinline__ void open_barriers() {
-    if constexpr (Shared::kGoesAgain) {
+    if constexpr (Shared::kWeighsEarly) {
       ptx::open_barrier(addresses_.is_told(), 1);
       shared_.pass = Pass::first;
     }
@@ -162,8 +128,8 @@ class Attention {
 
   /// Rows from their first key block to their ends; whether they are to be computed again, by weights that do
   /// wait for key blocks' largest scores. at: of the first key block, then of the next tile's.
-  __device__ __forceinline__ bool attend_rows(const RowTiles& tiles, std::int32_t i, Place<kStages>& at) {
-    const RowTile tile = tile_at(tiles, i);
+  __device__ __forceinline__ bool attend_rows(const Order& order, std::int32_t i, Place<kStages>& at) {
+    const RowTile tile = order.at(i);
     if (tile.begin >= tile.queries.length) return false;
     const Sequence& queries = tile.queries;
     const std::int32_t begin = tile.begin, key_head = tile.head / call_.group;
@@ -171,12 +137,13 @@ class Attention {
         v(call_.v, call_.keys, tile.keys, key_head);
     const HeadBias bias(call_, queries.batch, tile.head);
     const Visibility visibility{call_, queries.length, tile.keys.length};
-    const KeyBlocks blocks = blocks_of(tile);
+    const KeyBlocks blocks = order.blocks_of(tile);
     const S scheme = scheme_of<S>(call_);
     const std::int32_t first_row = begin + first_row_of_warp();
     // Nobody reads the rows of the tile before any more.
     if constexpr (Shared::kSharesOut) sync_warpgroup();
-    load_q(q, first_row, queries.length);
+    load_q<S, Tiles>(call_, q, first_row, queries.length, first_row_of_warp() % kRowsAWarpgroup,
+                     addresses_.q(warpgroup()), shared_.tiles.q[warpgroup()]);
     ptx::commit_copies();
     Rows rows;
     float scales[RowScales<S>::kCount];
@@ -196,16 +163,13 @@ class Attention {
       Shared::Early::park_rows({shared_.early_rows, thread()}, scheme, rows);
     }
     visit_blocks(rows, outputs, scheme, bias, visibility, blocks, begin, first_row, at);
-    if constexpr (Shared::kGoesAgain) {
-      bool has_failed = false;  // of rows that are tracked, who finds it says so
-      if constexpr (Shared::kWeighsEarly)
-        has_failed = Shared::Early::has_failed({shared_.early_rows, thread()});
-      if (goes_again(has_failed)) [[unlikely]]
+    if constexpr (Shared::kWeighsEarly) {
+      if (goes_again(Shared::Early::has_failed({shared_.early_rows, thread()}))) [[unlikely]]
         return true;
     }
     if constexpr (Shared::kSharesOut) {
       const std::int32_t again = tile_of_warp();
-      end_rows_of(tile_at(tiles, again), is_last(tiles, again), rows, outputs, scheme);
+      end_rows_of(order.at(again), order.is_last(again), rows, outputs, scheme);
     } else {
       end_rows_of(tile, true, rows, outputs, scheme);
     }
@@ -272,32 +236,6 @@ class Attention {
     for (int r = 0; r < kRowsALane; ++r) rows[r].token = first_row + lane / 4 + 8 * r;
   }
 
-  /// The warp's rows of Q into shared memory, padded by zeros; rows beyond the sequence are zeros.
-  __device__ __forceinline__ void load_q(const HeadOperand& q, std::int32_t first_row, std::int32_t tokens) {
-    constexpr int kBytes = Element<S::kQk>::kBytes, kElements = 16 / kBytes, kChunks = Tiles::kQkRow / 16;
-    const DeviceOperand& x = q.operand();
-    std::byte* const tile = shared_.tiles.q[warpgroup()];
-    const int first_of_warp = first_row_of_warp() % kRowsAWarpgroup;
-#pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x % 32); i < kRowsAWarp * kChunks; i += 32) {
-      const int row = i / kChunks, chunk = i % kChunks;
-      const std::int32_t token = first_row + row, first = chunk * kElements;
-      const std::uint32_t offset = Tiles::Q::offset(first_of_warp + row, chunk);
-      if (call_.q_in_chunks) {
-        const std::int64_t at = q.offset(min(token, tokens - 1), min(first, x.dim - kElements));
-        ptx::copy_async_or_zeros(addresses_.q(warpgroup()) + offset,
-                                 static_cast<const std::byte*>(x.codes.data) + at * kBytes,
-                                 token < tokens && first < x.dim ? 16 : 0);
-        continue;
-      }
-      Elements<S::kQk, 16> element{};
-#pragma unroll 1
-      for (int c = 0; c < kElements && first + c < x.dim && token < tokens; ++c)
-        element.of[c] = element_of<S::kQk>(q.number(token, first + c));
-      *reinterpret_cast<uint4*>(tile + offset) = __builtin_bit_cast(uint4, element);
-    }
-  }
-
   __device__ __forceinline__ void visit_blocks(Rows& rows, Outputs& outputs, const S& scheme,
                                                const HeadBias& bias, const Visibility& visibility,
                                                const KeyBlocks& blocks, std::int32_t begin,
@@ -322,9 +260,8 @@ class Attention {
     } else if constexpr (Shared::kTracks) {
       const BlockRange seen{min(max(first, some.begin), end), min(end, some.end)};
       // From the block on before which all rows have seen a key.
-      const bool tracks = pass() != Pass::second && !call_.packed.channels;
       const BlockRange tracked{tile::of_warp(by_warpgroup.all_before),
-                               tile::of_warp(tracks ? by_warpgroup.whole.end : 0)};
+                               tile::of_warp(call_.packed.channels ? 0 : by_warpgroup.whole.end)};
       pass_blocks(seen.begin - first, at);
       if (seen.begin < seen.end)
         track_seen_blocks(rows, outputs, scheme, bias, visibility, blocks, seen, whole, tracked, q, at);
@@ -338,7 +275,7 @@ class Attention {
             p{};  // note: left as it is, registers keep it through the loop, as in mma/attend.cuh
         if (sees) {
           typename S::Acc acc[kTiles][4];
-          begin_qk(acc, q, Tiles::K::low_word(addresses_.k(at.stage)));
+          begin_qk<S, Tiles>(acc, q, Tiles::K::low_word(addresses_.k(at.stage)));
           ptx::wait_products<0>();
           ptx::pin(acc);
           const auto& constants = shared_.constants[at.stage];
@@ -390,7 +327,7 @@ class Attention {
     const typename Early::Parked parked(shared_.early_rows, thread());
     typename S::Acc acc[kTiles][4];
     ptx::wait(addresses_.is_full(at.stage, 0), at.parity);
-    begin_qk(acc, q, Tiles::K::low_word(addresses_.k(at.stage)));
+    begin_qk<S, Tiles>(acc, q, Tiles::K::low_word(addresses_.k(at.stage)));
     ptx::wait_products<0>();
     ptx::pin(acc);
     // Q K^T of the next block; behind the last one it is that one's again, whose scores nobody looks at.
@@ -423,7 +360,7 @@ class Attention {
       Early::park_states(parked, scheme, rows);
       outputs.template add<typename Tiles::V>(scheme, rows, p, Tiles::V::low_word(addresses_.v(at.stage)),
                                               channels());
-      begin_qk(acc, q, next_of(i));
+      begin_qk<S, Tiles>(acc, q, next_of(i));
       leave();
       const std::int32_t first_early = ++i;
 #pragma unroll 1
@@ -439,7 +376,7 @@ class Attention {
         const std::uint32_t k = next_of(i);
         typename Outputs::Sums pv;
         Outputs::template begin<typename Tiles::V>(pv, of_block, Tiles::V::low_word(addresses_.v(at.stage)));
-        begin_qk(acc, q, k);
+        begin_qk<S, Tiles>(acc, q, k);
         Early::add(parked, before, sum);
         outputs.template end<1>(scheme, rows, pv, channels());
         leave();
@@ -459,7 +396,7 @@ class Attention {
     typename S::Acc acc[kTiles][4];
     const auto qk = [&] {
       ptx::wait(addresses_.is_full(at.stage, 0), at.parity);
-      begin_qk(acc, q, Tiles::K::low_word(addresses_.k(at.stage)));
+      begin_qk<S, Tiles>(acc, q, Tiles::K::low_word(addresses_.k(at.stage)));
       ptx::wait_products<0>();
       ptx::pin(acc);
     };
@@ -487,15 +424,18 @@ class Attention {
 #pragma unroll 1
       for (; i < seen.end && is_in(tracked, i); ++i) {
         qk();
-        PWords<S, kTiles> of_block;
-        const auto peaks = Tracked::weigh(scheme, acc, shared_.constants[at.stage].keys, rows, of_block);
-        outputs.template begin_adding<typename Tiles::V>(of_block,
-                                                         Tiles::V::low_word(addresses_.v(at.stage)));
+        PWords<S, kTiles> weights;
+        const auto block = Tracked::weigh(scheme, acc, shared_.constants[at.stage].keys, rows, weights);
+        if (ptx::any_of_threads(kFirstOfWarpgroups + warpgroup(), kWarpgroup, Tracked::has_left(block)))
+            [[unlikely]]
+          break;  // and the block is weighed like the first one
+        outputs.template begin_adding<typename Tiles::V>(weights, Tiles::V::low_word(addresses_.v(at.stage)));
+        Tracked::absorb(block, rows);
         ptx::wait_products<0>();
         outputs.pin();
         leave();
-        if (Tracked::any_high(peaks)) [[unlikely]] {
-          if (Tracked::follow(peaks, rows)) shared_.pass = Pass::first_failed;
+        if (Tracked::any_high(block)) [[unlikely]] {
+          Tracked::follow(block, rows);
           outputs.open(scheme, rows);
         }
       }
@@ -515,25 +455,6 @@ class Attention {
   __device__ __forceinline__ void release(int stage, int set) const {
     __syncwarp();
     ptx::arrive_if(threadIdx.x % 32 == 0, addresses_.is_free(stage, set));
-  }
-
-  static __device__ __forceinline__ void begin_qk(typename S::Acc (&acc)[kTiles][4], std::uint32_t q,
-                                                  std::uint32_t k) {
-    constexpr auto kStart = start_of_sums<S>();
-    if constexpr (kStart != 0) {
-#pragma unroll
-      for (int i = 0; i < kTiles; ++i)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) acc[i][e] = kStart;
-    }
-    ptx::pin(acc);
-    ptx::begin_products();
-#pragma unroll
-    for (int step = 0; step < Tiles::kQkRow / 32; ++step)
-      ptx::multiply_shared<S::kQk>(acc, Tiles::Q::descriptor(q + Tiles::Q::step(0, step)),
-                                   Tiles::K::descriptor(k + Tiles::K::step(0, step)),
-                                   step == 0 && kStart == 0 ? ptx::Start::zero : ptx::Start::sums);
-    ptx::commit_products();
   }
 
   const Call& call_;

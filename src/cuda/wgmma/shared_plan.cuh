@@ -193,8 +193,6 @@ struct SharedPlan {
   };
   RowsOfLane rows[kParksRows ? kWarps * 32 : 1];
   static constexpr bool kWeighsEarly = weighs_early<S>(kTile), kTracks = tracks_weights<S>(kTile);
-  /// Whether a tile of rows may have to be computed once more.
-  static constexpr bool kGoesAgain = kWeighsEarly || kTracks;
   using Early = EarlyWeights<S, kKeys / 8, kKeys>;
   typename Early::template Shared<kWeighsEarly ? kWarps * 32 : 1> early_rows;
   Pass pass;  ///< of the tile; whether there is another, once `is_told` says that it is known

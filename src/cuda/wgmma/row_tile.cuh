@@ -1,0 +1,67 @@
+// Tiles of query rows, and the order in which blocks of threads compute them.
+#pragma once
+#include <cstdint>
+
+#include "cuda/attn/key_block.cuh"
+#include "cuda/attn/sequence.cuh"
+#include "cuda/attn/visibility.cuh"
+#include "cuda/wgmma/launch.h"
+
+namespace octet::cuda::wgmma {
+
+using namespace attn;
+
+/// A tile of query rows: the first one, their head, and the sequences.
+struct RowTile {
+  std::int32_t begin, head;
+  Sequence queries, keys;
+};
+
+/// kSharesOut: blocks of threads go from tile to tile; else each has one. kRows: of a tile.
+template <bool kSharesOut, int kRows>
+class TileOrder {
+ public:
+  __device__ __forceinline__ TileOrder(const Call& call, const RowTiles& tiles)
+      : call_(call), tiles_(tiles) {}
+
+  /// Tile number i of the block of threads. The last ones of a head come first: under a causal mask they are
+  /// the longest.
+  __device__ __forceinline__ RowTile at(std::int32_t i) const {
+    if constexpr (!kSharesOut)
+      return of_group(static_cast<std::int32_t>(gridDim.x - 1 - blockIdx.x),
+                      static_cast<std::int32_t>(blockIdx.y));
+    const std::int32_t head = i / tiles_.groups;
+    return of_group(tiles_.groups - 1 - (i - head * tiles_.groups), head);
+  }
+  /// body(i) of the block of threads' tiles, one after the other; it returns i.
+  template <class Body>
+  __device__ __forceinline__ void each(const Body& body) const {
+    if constexpr (!kSharesOut) {
+      body(0);
+    } else {
+      std::int32_t i = static_cast<std::int32_t>(blockIdx.x);
+#pragma unroll 1
+      while (i < tiles_.groups * tiles_.heads) i = body(i) + static_cast<std::int32_t>(gridDim.x);
+    }
+  }
+  __device__ __forceinline__ bool is_last(std::int32_t i) const {
+    return !kSharesOut || i + static_cast<std::int32_t>(gridDim.x) >= tiles_.groups * tiles_.heads;
+  }
+  __device__ __forceinline__ KeyBlocks blocks_of(const RowTile& tile) const {
+    return KeyBlocks(call_, Visibility{call_, tile.queries.length, tile.keys.length}, tile.keys,
+                     tile.head / call_.group, tile.begin, kRows);
+  }
+
+ private:
+  __device__ __forceinline__ RowTile of_group(std::int32_t group, std::int32_t head) const {
+    constexpr Divider rows(kRows);
+    const std::int32_t index = sequence_of_group(call_.queries, group, rows);
+    return {(group - first_group_bound(call_.queries, index, rows)) * kRows, head,
+            sequence_at(call_.queries, index), sequence_at(call_.keys, index)};
+  }
+
+  const Call& call_;
+  const RowTiles& tiles_;
+};
+
+}  // namespace octet::cuda::wgmma
