@@ -14,6 +14,7 @@
 #include "numerics/integer_quick_ends.h"
 #include "numerics/integer_quotient.h"
 #include "numerics/integer_rows.h"
+#include "numerics/integer_term_ends.h"
 #include "numerics/integer_terms.h"
 #include "numerics/integer_views.h"
 #include "numerics/integer_window.h"
@@ -324,8 +325,6 @@ struct IntegerScheme {
   /// What a row takes from a key block that is not added to others yet: integer_terms.h. largest: the
   /// position of its largest score, a word where the row fits_u16().
   using Term = integer::Term;
-  template <int kTerms>
-  using Joined = integer::Joined<kTerms>;
   struct Lone {
     std::int32_t above;  ///< of the reference, the largest score
     Term term;           ///< without its mass
@@ -448,21 +447,28 @@ struct IntegerScheme {
     return QuickEnds::row(largest, state.sum.total(), state.out_top - state.sum_top, down, largest_exponent,
                           sums);
   }
-  /// The same of joined terms.
+  /// The same of a row of terms, by numbers in which its reciprocal is already.
   template <int kTerms>
-  OCTET_HD typename QuickEnds::Row quick_row(std::uint32_t largest, const State& state, std::uint32_t down,
-                                             std::int32_t largest_exponent,
-                                             const Joined<kTerms>& joined) const {
-    return QuickEnds::row(largest, state.sum.total(), down, largest_exponent,
-                          {joined.octave - integer::kBinOctaves * state.sum_top, joined.error_bits});
+  using TermEnds = integer::TermEnds<std::conditional_t<L::kWidth == 1, L, One>, kTerms>;
+  template <int kTerms>
+  static OCTET_HD typename TermEnds<kTerms>::Factors term_factors(const Term (&terms)[kTerms],
+                                                                  const State& state, std::uint32_t largest) {
+    return TermEnds<kTerms>::factors(terms, state.sum.total(), state.sum_top, largest);
   }
-  /// What output_code() needs in a row whose scale is known.
-  static OCTET_HD Ending ending(const State& state, const typename QuickEnds::Row& row) {
-    const integer::Scaled sum = integer::normalised(state.sum.total(), 0, 31);
-    const auto reciprocal = static_cast<std::uint32_t>(integer::reciprocal_of_sum(sum.mantissa));
+  /// What output_code() needs in a row whose scale is known. near: the sum's reciprocal within 6, of its 32
+  /// highest bits.
+  static OCTET_HD Ending ending(const State& state, std::int32_t scale_exponent, std::uint32_t near) {
+    using Words = std::conditional_t<L::kWidth == 1, L, One>;
+    constexpr std::int32_t kLeast = 1 << 30;
+    const std::int64_t total = state.sum.total();
+    const auto sum = integer::normalised<Words>(Words::high_word(total), Words::low_word(total));
+    // A sum that is rounded up to the next power of two has twice the reciprocal.
+    const bool is_double = sum.mantissa == kLeast && near < kLeast;
+    const auto reciprocal = static_cast<std::uint32_t>(
+        integer::reciprocal_of_sum(sum.mantissa, std::int64_t{near} << (is_double ? 1 : 0)));
     const std::int32_t shift =
-        row.scale_exponent + sum.exponent - integer::kBinOctaves * (state.out_top - state.sum_top) + 61;
-    return {0, reciprocal, shift, row.scale_exponent};
+        scale_exponent + sum.exponent - integer::kBinOctaves * (state.out_top - state.sum_top) + 61;
+    return {0, reciprocal, shift, scale_exponent};
   }
   /// mantissa * reciprocal < 2^62, of which the upper word is enough: at least 53 bits are dropped.
   OCTET_HD I32 output_code(const Wide& wide, const Ending& e) const {

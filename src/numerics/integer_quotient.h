@@ -38,6 +38,16 @@ OCTET_HD constexpr std::int64_t reciprocal_of_sum(std::int64_t x) {
   return quotient(kUnit + x / 2, x);
 }
 
+/// The same from a number within 16 of it: what that leaves, below 2^36 in size, is divided by x < 2^31 by a
+/// multiplication with it, whose product is off by less than one.
+OCTET_HD constexpr std::int64_t reciprocal_of_sum(std::int64_t x, std::int64_t near) {
+  constexpr std::int64_t kUnit = 1157442765409226768;
+  const std::int64_t rest = kUnit + x / 2 - near * x;
+  const std::int64_t q = near + ((rest >> 5) * near >> 55);
+  const std::int64_t left = kUnit + x / 2 - q * x;
+  return q + (left >= x ? 1 : 0) - (left < 0 ? 1 : 0);
+}
+
 /// The same within 6, in words. x: the sum's 32 highest bits, of which the highest is set: X = 2^-32 x in
 /// 1/2...1. By Newton's method for 1 / X as above, in units of 2^-30; a step's product and its factor are
 /// truncated.

@@ -30,45 +30,9 @@ struct Term {
 OCTET_HD std::int64_t below_top(std::int64_t x, std::int32_t octave, std::int32_t top) {
   const auto bins = static_cast<std::uint32_t>(top) - static_cast<std::uint32_t>(octave >> 4);
   const std::int64_t shifted = x << (octave & (kBinOctaves - 1));
-  if (bins == 0) return shifted;
-  if (bins >= kBins) return 0;
-  return shift_round(shifted, static_cast<std::int32_t>(bins) * kBinOctaves);
+  const std::uint32_t down = bins < kBins ? bins * kBinOctaves : 0;  // no branch: GPUs wait where they part
+  const std::int64_t rounded = (shifted + ((std::int64_t{1} << down) >> 1)) >> down;
+  return bins < kBins ? rounded : 0;
 }
-
-/// An output as the sum of products of 32 bits, each with its term's factor: near what Bins make of it, and
-/// in units of its own.
-template <int kTerms>
-struct Joined {
-  static constexpr std::int32_t kUp = 19;  ///< a fold's 12 bits to 31
-  std::int32_t factor[kTerms];
-  std::int32_t octave;      ///< of a unit
-  std::int32_t error_bits;  ///< within 2^so many units of what Bins make; 0: that itself
-
-  /// Terms of |sum| < 2^22. The factor of a term more than kUp octaves below the highest is truncated, by
-  /// less than a unit, and the product by less than 2^22. What lies in a lower bin Bins round, by half a unit
-  /// of the highest bin, which is no higher than the highest term: 2^18 units here.
-  static OCTET_HD Joined of(const Term (&terms)[kTerms]) {
-    constexpr std::int32_t kOfRounding = 18, kOfTruncation = 23;
-    Joined j{};
-    const std::int32_t most = Term::highest(terms, [](const Term& t) { return t.out_octave; });
-    j.octave = most - kUp;
-    for (int i = 0; i < kTerms; ++i) {
-      const std::uint32_t below =
-          static_cast<std::uint32_t>(most) - static_cast<std::uint32_t>(terms[i].out_octave);
-      const std::uint32_t factor = static_cast<std::uint32_t>(terms[i].fold) << kUp;
-      j.factor[i] = below < 32 ? static_cast<std::int32_t>(factor >> below) : 0;
-      const std::int32_t bits = below > kUp                                 ? kOfTruncation
-                                : (terms[i].out_octave >> 4) != (most >> 4) ? kOfRounding
-                                                                            : 0;
-      j.error_bits = bits > j.error_bits ? bits : j.error_bits;
-    }
-    return j;
-  }
-  OCTET_HD std::int64_t sum(const std::int32_t (&sums)[kTerms]) const {
-    std::int64_t total = 0;
-    for (int i = 0; i < kTerms; ++i) total += std::int64_t{sums[i]} * factor[i];
-    return total;
-  }
-};
 
 }  // namespace octet::integer

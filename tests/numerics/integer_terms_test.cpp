@@ -66,35 +66,42 @@ bool terms_are_bins(const BlockOfRow<kChannels> (&blocks)[kTerms],
   EXPECT_EQ(joined_state.sum_top, state.sum_top);
   EXPECT_EQ(joined_state.out_top, state.out_top);
 
-  using Quick = S::QuickEnds;
-  const S::Joined<kTerms> joined = S::Joined<kTerms>::of(terms);
+  using Channels = S::QuickEnds;
+  using Quick = S::TermEnds<kTerms>;
   S::Wide peak;
-  std::uint32_t sizes = 0, largest = 0;
-  std::int32_t exponent = Quick::exponent(scheme.channel(scales[0]));
+  std::uint32_t largest = 0;
+  std::int32_t exponent = Channels::exponent(scheme.channel(scales[0]));
   for (int c = 0; c < kChannels; ++c) {
     EXPECT_EQ(S::total_of(terms, joined_state, sums[c]), out[c].total());
     const S::Wide wide = scheme.finish(out[c].total(), scheme.channel(scales[c]));
     peak = c == 0 ? wide : scheme.larger(peak, wide);
-    sizes |= Quick::size(joined.sum(sums[c]));
-    exponent = std::max(exponent, Quick::exponent(scheme.channel(scales[c])));
+    exponent = std::max(exponent, Channels::exponent(scheme.channel(scales[c])));
   }
-  const std::uint32_t down = Quick::down(sizes);
+  std::uint32_t largest_sum = 0;
+  for (const auto& of_channel : sums)
+    for (const std::int32_t sum : of_channel)
+      largest_sum = std::max(largest_sum, static_cast<std::uint32_t>(std::abs(sum)));
+  const auto factors = S::term_factors(terms, joined_state, largest_sum);
   std::int32_t output[kChannels];
   for (int c = 0; c < kChannels; ++c) {
-    output[c] = Quick::output(joined.sum(sums[c]), down, Quick::factor(scheme.channel(scales[c]), exponent));
+    output[c] = factors.output(sums[c], Channels::factor(scheme.channel(scales[c]), exponent));
     largest = std::max(largest, static_cast<std::uint32_t>(std::abs(output[c])));
   }
-  const Quick::Row row = scheme.quick_row(largest, joined_state, down, exponent, joined);
-  if (!row.sure) return false;
-  const S::Ending ending = scheme.ending(state, {}, peak), of_scale = S::ending(joined_state, row);
-  EXPECT_EQ(S::output_scale(row.scale_exponent), scheme.output_scale(ending));
+  const auto codes = Quick::codes(largest, factors, exponent);
+  if (!codes.sure) return false;
+  const S::Ending ending = scheme.ending(state, {}, peak),
+                  of_scale = S::ending(joined_state, codes.scale_exponent, factors.reciprocal);
+  EXPECT_EQ(codes.scale_exponent, ending.scale_exponent);
+  EXPECT_EQ(S::output_scale(codes.scale_exponent), scheme.output_scale(ending));
   bool decided = true;
   for (int c = 0; c < kChannels; ++c) {
     const S::Wide wide = scheme.finish(out[c].total(), scheme.channel(scales[c]));
     const std::int32_t code = scheme.output_code(wide, ending);
     EXPECT_EQ(scheme.output_code(wide, of_scale), code);
-    const auto quick = Quick::code(output[c], row);
-    if (quick.above < 2 * row.margin)
+    const auto quick = codes.code(output[c]);
+    const bool is_open = quick.above < codes.open();
+    EXPECT_EQ(is_open, quick.above + codes.least_closed() >= codes.least_closed());
+    if (is_open)
       decided = false;
     else
       EXPECT_EQ(quick.code, code);

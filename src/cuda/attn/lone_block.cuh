@@ -7,6 +7,7 @@
 
 #include "cuda/attn/epilogue.cuh"
 #include "cuda/attn/softmax.cuh"
+#include "cuda/ptx/with_carry.cuh"
 #include "cuda/tile/kept.cuh"
 
 namespace octet::cuda::attn {
@@ -179,7 +180,8 @@ class LoneEnds {
   __device__ const typename S::State& state() const { return state_; }
 
  private:
-  using Quick = typename S::QuickEnds;
+  using Quick = typename S::template TermEnds<kTerms>;
+  static constexpr int kCount = kTiles * kRows * 2;  ///< outputs of a lane
 
   template <class T>
   static __device__ __forceinline__ T of_row(const T& own, int r) {
@@ -195,94 +197,78 @@ class LoneEnds {
 
   /// By 31 bits of the warp's outputs; whether these decided the scales of all rows.
   __device__ __forceinline__ bool end_quickly(float& own_scale) {
-    using Joined = typename S::template Joined<kTerms>;
-    const Joined joined = Joined::of(terms_);
-    Joined of[kRows];
+    std::int32_t most[kRows] = {}, least[kRows] = {};
+    each([&](int i, int r, int c) {
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-      for (int t = 0; t < kTerms; ++t) of[r].factor[t] = of_row(joined.factor[t], r);
-    }
-    std::uint32_t sizes[kRows] = {};
-    each([&](int i, int r, int c) { sizes[r] |= Quick::size(of[r].sum(sums_[i][r][c])); });
-    const std::uint32_t own_down =
-        Quick::down(own_of(sizes, [](std::uint32_t a, std::uint32_t b) { return a | b; }));
-    std::uint32_t down[kRows], peak[kRows] = {};
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) down[r] = of_row(own_down, r);
-    // Registers do not hold all sums of two rows and two terms beside what they are made of: the last ones
-    // are made twice, so many as leave nothing to spill (docs/cuda.md).
-    constexpr int kTwice = kRows * kTerms < 4 ? 0 : 5, kKept = kTiles * kRows - kTwice;
-    Joined again[kRows];
-    if constexpr (kTwice > 0) {
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-        for (int t = 0; t < kTerms; ++t) again[r].factor[t] = tile::kept_after(of[r].factor[t], down[r]);
+      for (int t = 0; t < kTerms; ++t) {
+        most[r] = max(most[r], sums_[i][r][c][t]);
+        least[r] = min(least[r], sums_[i][r][c][t]);
       }
-    }
+    });
+    const typename Quick::Factors own_factors =
+        S::term_factors(terms_, state_, own_of(sizes(most, least).of, tile::Larger{}));
+    typename Quick::Factors of[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+      of[r] = own_factors.passed([&](const auto& word) { return of_row(word, r); });
     std::int32_t output[kTiles][kRows][2];
 #pragma unroll
+    for (int r = 0; r < kRows; ++r) most[r] = least[r] = 0;
+#pragma unroll
     for (int i = 0; i < kTiles; ++i) {
-      const int2 factor = *reinterpret_cast<const int2*>(factors_ + i * 8 + column());
+      const int2 channel = *reinterpret_cast<const int2*>(factors_ + i * 8 + column());
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-        for (int c = 0; c < 2; ++c) {
-          const Joined& terms = i * kRows + r < kKept ? of[r] : again[r];
-          output[i][r][c] = Quick::output(terms.sum(sums_[i][r][c]), down[r], c == 0 ? factor.x : factor.y);
-          peak[r] = max(peak[r], static_cast<std::uint32_t>(abs(output[i][r][c])));
-        }
+        std::int32_t(&pair)[2] = output[i][r];
+        pair[0] = of[r].output(sums_[i][r][0], channel.x);
+        pair[1] = of[r].output(sums_[i][r][1], channel.y);
+        most[r] = max(most[r], max(pair[0], pair[1]));
+        least[r] = min(least[r], min(pair[0], pair[1]));
       }
     }
-    const typename Quick::Row own =
-        scheme_.quick_row(own_of(peak, tile::Larger{}), state_, own_down, largest_exponent_, joined);
+    const typename Quick::Codes own =
+        Quick::codes(own_of(sizes(most, least).of, tile::Larger{}), own_factors, largest_exponent_);
     if (!__all_sync(tile::kAllLanes, own.sure)) return false;
     own_scale = S::output_scale(own.scale_exponent);
-    typename Quick::Row row[kRows];
+    typename Quick::Codes codes[kRows];
     float factor[kRows];
-    std::uint32_t least[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      row[r] = own.passed([&](const auto& word) { return of_row(word, r); });
+      codes[r] = own.passed([&](const auto& word) { return of_row(word, r); });
       factor[r] = of_row(store_.code_factor(own_scale), r);
-      least[r] = 2 * row[r].margin;
     }
+    std::uint32_t closed = 0;  // a bit a code, the first one's the highest
     each([&](int i, int r, int c) {
-      const auto code = Quick::code(output[i][r][c], row[r]);
-      least[r] = min(least[r], code.above);
+      const typename Quick::Codes::Code code = codes[r].code(output[i][r][c]);
+      closed = ptx::with_carry(closed, code.above, codes[r].least_closed());
       put(i, r, c, code.code, factor[r]);
     });
-    bool open = false;
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) open = open || least[r] < 2 * row[r].margin;
-    if (__any_sync(tile::kAllLanes, open)) [[unlikely]]
-      settle(own, row, factor, output);
+    const std::uint32_t open = closed ^ (~0u >> (32 - kCount));
+    if (__any_sync(tile::kAllLanes, open != 0)) [[unlikely]]
+      settle(open, S::ending(state_, own.scale_exponent, own_factors.reciprocal), factor);
     return true;
   }
 
+  static __device__ __forceinline__ auto sizes(const std::int32_t (&most)[kRows],
+                                               const std::int32_t (&least)[kRows]) {
+    struct Sizes {
+      std::uint32_t of[kRows];
+    } sizes;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) sizes.of[r] = static_cast<std::uint32_t>(max(most[r], -least[r]));
+    return sizes;
+  }
+
   /// Codes that 31 bits leave open, one of each lane's at a time: of the thousand of a warp hardly ever more
-  /// than one.
-  __device__ __forceinline__ void settle(const typename Quick::Row& own,
-                                         const typename Quick::Row (&row)[kRows],
-                                         const float (&factor)[kRows],
-                                         const std::int32_t (&output)[kTiles][kRows][2]) {
-    const auto number_of = [](int i, int r, int c) { return (i * kRows + r) * 2 + c; };
-    std::uint32_t open = 0;
-    each([&](int i, int r, int c) {
-      const bool is_open = Quick::code(output[i][r][c], row[r]).above < 2 * row[r].margin;
-      open |= std::uint32_t{is_open} << number_of(i, r, c);
-    });
-    const typename S::Ending own_ending = S::ending(state_, own);
+  /// than one. Few instructions, for who comes here waits for them.
+  __device__ __forceinline__ void settle(std::uint32_t open, const typename S::Ending& own_ending,
+                                         const float (&factor)[kRows]) {
+    Copies copies;
+    copy(copies);
 #pragma unroll 1
     while (__any_sync(tile::kAllLanes, open != 0)) {
-      const int n = open != 0 ? __ffs(static_cast<int>(open)) - 1 : 0;
-      const int row_of_n = n / 2 % kRows;
-      std::int32_t sums[kTerms] = {};
-      each([&](int i, int r, int c) {
-#pragma unroll
-        for (int t = 0; t < kTerms; ++t) sums[t] = number_of(i, r, c) == n ? sums_[i][r][c][t] : sums[t];
-      });
+      const int bit = open != 0 ? __ffs(static_cast<int>(open)) - 1 : 0;
+      const int n = kCount - 1 - bit, row_of_n = n / 2 % kRows, tile = n / (2 * kRows);
       const auto of_n = [&](const auto& word) { return of_row(word, row_of_n); };
       Term terms[kTerms];
 #pragma unroll
@@ -290,7 +276,9 @@ class LoneEnds {
         terms[t].fold = of_n(terms_[t].fold), terms[t].out_octave = of_n(terms_[t].out_octave);
       typename S::State state;
       state.out_top = of_n(state_.out_top);
-      const int tile = n / (2 * kRows);
+      std::int32_t sums[kTerms];
+#pragma unroll
+      for (int t = 0; t < kTerms; ++t) sums[t] = copies[t][n];
       const typename S::Wide wide =
           scheme_.finish(S::total_of(terms, state, sums), channels_[tile * 8 + column() + n % 2]);
       const std::int32_t code = scheme_.output_code(wide, own_ending.passed(of_n));
@@ -302,12 +290,8 @@ class LoneEnds {
 
   /// In loops that are not unrolled, over copies in local memory: few rows come here.
   __device__ __forceinline__ float end_exactly() {
-    constexpr int kCount = kTiles * kRows * 2;
-    std::int32_t copies[kCount][kTerms];
-    each([&](int i, int r, int c) {
-#pragma unroll
-      for (int t = 0; t < kTerms; ++t) copies[(i * kRows + r) * 2 + c][t] = sums_[i][r][c][t];
-    });
+    Copies copies;
+    copy(copies);
     Term terms[kRows][kTerms];
     typename S::State state[kRows];
     typename S::Wide peak[kRows];
@@ -323,7 +307,10 @@ class LoneEnds {
     }
     const auto wide_of = [&](int n, int r, int c) {
       const int i = n / (2 * kRows);
-      return scheme_.finish(S::total_of(terms[r], state[r], copies[n]), channels_[i * 8 + column() + c]);
+      std::int32_t sums[kTerms];
+#pragma unroll
+      for (int t = 0; t < kTerms; ++t) sums[t] = copies[t][n];
+      return scheme_.finish(S::total_of(terms[r], state[r], sums), channels_[i * 8 + column() + c]);
     };
 #pragma unroll 1
     for (int n = 0; n < kCount; n += 2 * kRows) {
@@ -350,6 +337,14 @@ class LoneEnds {
     return own_scale;
   }
 
+  /// The lane's sums in local memory, where they have addresses: four of a tile lie in four registers.
+  using Copies = std::int32_t[kTerms][kCount];
+  __device__ __forceinline__ void copy(Copies& to) const {
+    each([&](int i, int r, int c) {
+#pragma unroll
+      for (int t = 0; t < kTerms; ++t) to[t][(i * kRows + r) * 2 + c] = sums_[i][r][c][t];
+    });
+  }
   template <class Body>
   static __device__ __forceinline__ void each(const Body& body) {
 #pragma unroll

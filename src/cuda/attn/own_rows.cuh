@@ -61,7 +61,8 @@ __device__ __forceinline__ T over_quad_of_own(const T (&x)[kRows], const Join& j
   // Each exchange leaves a lane the half of the rows in which its own is.
   if constexpr (kRows == 2) {
     const bool odd = own != 0;
-    const T joined = join(odd ? x[1] : x[0], tile::from_lane_across(odd ? x[0] : x[1], 1));
+    const T first = x[0], second = x[1];  // values, or the compiler has the array in local memory
+    const T joined = join(odd ? second : first, tile::from_lane_across(odd ? first : second, 1));
     return join(joined, tile::from_lane_across(joined, 2));
   } else {
     const bool odd = own % 2 != 0, upper = own >= 2;

@@ -23,12 +23,6 @@ __device__ __forceinline__ T* kept(T* at) {
   return reinterpret_cast<T*>(kept(reinterpret_cast<std::int64_t>(at)));
 }
 
-/// x, of which the assembler too does not know that it is the same before and after y was made, which is
-/// below 2^31: what is made of it twice is not kept in between.
-__device__ __forceinline__ std::int32_t kept_after(std::int32_t x, std::uint32_t y) {
-  return x + static_cast<std::int32_t>(kept(y) >> 31);
-}
-
 /// The same flag, of which the compiler does not know that a loop leaves it as it is: it would have a copy of
 /// the loop for each value.
 __device__ __forceinline__ bool opaque(bool flag) { return kept(static_cast<std::uint32_t>(flag)) != 0; }
