@@ -47,6 +47,9 @@ struct TermEnds {
   /// total: the row sum, above 0, in units of bin sum_top. largest: of the terms' sums in size.
   static OCTET_HD Factors factors(const Terms& terms, std::int64_t total, I32 sum_top, U32 largest) {
     constexpr I32 kMantissaBits = 31, kFoldBits = 12, kReciprocalBits = 31;
+    // A unit of the highest bin is at most 2^19.01 here. Two bins below half of one is rounded, and of what
+    // lies farther, which falls out, are at most two.
+    constexpr U32 kHalfOfBin = 1u << 19, kTwoOfBin = 1u << 21;
     const I32 high = L::high_word(total), low = L::low_word(total);
     const bool is_short = high == 0;
     const I32 first = is_short ? low : high, zeros = as_signed(L::clz_u32(as_unsigned(first)));
@@ -56,21 +59,20 @@ struct TermEnds {
     Factors f{};
     f.reciprocal = near_reciprocal_of_sum<L>(as_unsigned(sum));
     std::uint64_t size = 0;
-    bool has_lower_bin = false;
+    U32 of_bins = 0;  // what bins below the highest round
     for (int i = 0; i < kTerms; ++i) {
       const U32 below = static_cast<U32>(most) - static_cast<U32>(terms[i].out_octave);
       const U32 fold = static_cast<U32>(terms[i].fold) << (32 - kFoldBits);
       const U32 factor = L::mulhi_u32(f.reciprocal << (32 - kReciprocalBits), fold);
       f.of[i] = below < 32 ? as_signed(factor >> below) : 0;
       size += std::uint64_t{largest} * as_unsigned(f.of[i]);
-      has_lower_bin = has_lower_bin || terms[i].out_octave >> 4 != most >> 4;
+      if (terms[i].out_octave >> 4 != most >> 4) of_bins |= below < 32 ? kHalfOfBin : kTwoOfBin;
     }
     const std::int32_t bits = bit_length(size);
     f.down = bits > kMantissaBits ? static_cast<U32>(bits - kMantissaBits) : 0;
     // Factors are off by less than a unit, which sums multiply; a unit for what is dropped there and one
-    // here; and what bins below the highest would round, at most two units of that.
-    constexpr U32 kOfBins = 1u << 21;
-    f.error = (kTerms * largest >> f.down) + 2 + (has_lower_bin ? (kOfBins >> f.down) + 1 : 0);
+    // here.
+    f.error = (kTerms * largest >> f.down) + 2 + (of_bins != 0 ? (of_bins >> f.down) + 1 : 0);
     f.exponent = as_signed(f.down) + most - kBinOctaves * sum_top - sum_exponent - kExponentOfUnit;
     return f;
   }
