@@ -4,7 +4,11 @@
 set(OCTET_CUDA_ARCHITECTURES "80-real;89-real;90-real;80-virtual" CACHE STRING
     "What the CUDA sources are compiled for; newer GPUs take the PTX")
 
-# Writes <scheme>.cu and <scheme>_pack.cu for each fused scheme whose operands the matrix units have, and the table kernels_of(). What packs
+# Schemes whose packing is one unit, for what one includes takes a third of its time. Those of integer and qflash have units of their own, which a
+# test takes apart.
+set(OCTET_CUDA_PACKS_A_UNIT 5)
+
+# Writes <scheme>.cu and a part of a pack_<number>.cu for each fused scheme whose operands the matrix units have, and the table kernels_of(). What packs
 # makes constants and is rounded as on the host; where rows are computed a multiplication and an addition may be one instruction, which changes
 # no integer.
 # Forms of schemes that only these kernels have, as rows of OCTET_INSTANCES: which calls take them says src/cuda/cuda.cu.
@@ -92,6 +96,8 @@ endfunction()
 
 function(octet_generate_cuda out_var)
   set(_generated)
+  set(_packs 0)
+  set(_pack_units)
   set(_declarations "")
   set(_cases "")
   set(_forms "")
@@ -121,25 +127,43 @@ const Kernels kKernels_${_scheme} = Launches<${_template}<DeviceLane>, Tiles::${
     if(NOT _scheme MATCHES "^(integer|qflash)$")  # whose only floats are the LSE's, of which the bits are promised too
       set_source_files_properties("${_file}" PROPERTIES COMPILE_OPTIONS "-fmad=true")
     endif()
-    set(_pack_file "${CMAKE_CURRENT_BINARY_DIR}/cuda/${_scheme}_pack.cu")
-    file(CONFIGURE OUTPUT "${_pack_file}" CONTENT
-"// Generated from cmake/instances.cmake: packing of scheme ${_scheme}.
-#include \"${_header}\"
-#include \"cuda/mma/launch_pack.cuh\"
-namespace octet::cuda::mma {
-int pack_${_scheme}(const Call& call, int tile, const Grid& grid, void* stream);
+    set(_pack_unit ${_scheme}_pack)
+    if(NOT _scheme MATCHES "^(integer|qflash)$")
+      math(EXPR _pack_unit "${_packs} / ${OCTET_CUDA_PACKS_A_UNIT}")
+      math(EXPR _packs "${_packs} + 1")
+      string(PREPEND _pack_unit pack_)
+    endif()
+    if(NOT _pack_unit IN_LIST _pack_units)
+      list(APPEND _pack_units ${_pack_unit})
+    endif()
+    list(APPEND _packs_of_${_pack_unit} ${_scheme})
+    if(NOT "${_includes_of_${_pack_unit}}" MATCHES "\"${_header}\"")
+      string(APPEND _includes_of_${_pack_unit} "#include \"${_header}\"\n")
+    endif()
+    string(APPEND _text_of_${_pack_unit}
+"int pack_${_scheme}(const Call& call, int tile, const Grid& grid, void* stream);
 int pack_${_scheme}(const Call& call, int tile, const Grid& grid, void* stream) {
   return launch_pack<${_template}<ScalarLane>>(call, tile, grid, stream);
 }
-}
-" @ONLY)
-    list(APPEND _generated "${_file}" "${_pack_file}")
+")
+    list(APPEND _generated "${_file}")
     string(APPEND _declarations "extern const Kernels kKernels_${_scheme};\n")
     if(_row IN_LIST OCTET_INSTANCES)
       string(APPEND _cases "    case Scheme::${_scheme}: return &kKernels_${_scheme};\n")
     else()
       octet_form_case(_forms ${_scheme})
     endif()
+  endforeach()
+  foreach(_unit IN LISTS _pack_units)
+    set(_file "${CMAKE_CURRENT_BINARY_DIR}/cuda/${_unit}.cu")
+    string(REPLACE ";" ", " _schemes "${_packs_of_${_unit}}")
+    file(CONFIGURE OUTPUT "${_file}" CONTENT
+"// Generated from cmake/instances.cmake: packing of ${_schemes}.
+${_includes_of_${_unit}}#include \"cuda/mma/launch_pack.cuh\"
+namespace octet::cuda::mma {
+${_text_of_${_unit}}}
+" @ONLY)
+    list(APPEND _generated "${_file}")
   endforeach()
   set(_table "${CMAKE_CURRENT_BINARY_DIR}/cuda/schemes.cu")
   file(CONFIGURE OUTPUT "${_table}" CONTENT
