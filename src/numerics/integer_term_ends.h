@@ -122,7 +122,9 @@ struct TermEnds {
   }
 
  private:
-  static constexpr I32 kExponentOfUnit = 17;
+  /// The reciprocal's 2^61, less 11 bits that a factor drops, a word that an output drops, and the bit by
+  /// which a channel's constant is less than a word.
+  static constexpr I32 kExponentOfUnit = 61 - 11 - 32 - 1;
 };
 
 }  // namespace octet::integer
