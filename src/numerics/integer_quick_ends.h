@@ -17,6 +17,23 @@ namespace octet::integer {
 /// is the lower one's and whose total is within half of the higher one's.
 enum class SumsOf : std::int32_t { total, window };
 
+/// near_reciprocal_of_sum() of a row's sum, and the exponent of that as a mantissa of 31 bits.
+template <class L>
+struct NearReciprocal {
+  std::uint32_t reciprocal;
+  std::int32_t exponent;
+
+  /// total: above 0.
+  static OCTET_HD NearReciprocal of(std::int64_t total) {
+    constexpr std::int32_t kMantissaBits = 31;
+    const std::int32_t high = L::high_word(total), low = L::low_word(total);
+    const bool is_short = high == 0;
+    const std::int32_t first = is_short ? low : high, zeros = as_signed(L::clz_u32(as_unsigned(first)));
+    const std::int32_t sum = upper_word<L>(first, is_short ? 0 : low, zeros);
+    return {near_reciprocal_of_sum<L>(as_unsigned(sum)), (is_short ? 32 : 64) - zeros - kMantissaBits};
+  }
+};
+
 template <class L>
 struct QuickEnds {
   static_assert(L::kWidth == 1, "the numbers of one output");
@@ -80,8 +97,8 @@ struct QuickEnds {
     return row(largest, total, down, largest_exponent, unit(tops, sums));
   }
   static OCTET_HD Row row(U32 largest, std::int64_t total, U32 down, I32 largest_exponent, const Unit& unit) {
-    constexpr I32 kMostUp = 8;                        // of 30 bits at least 22 are an output's
-    constexpr I32 kCodeBits = 7, kMantissaBits = 31;  // what exponents of sums are of
+    constexpr I32 kMostUp = 8;  // of 30 bits at least 22 are an output's
+    constexpr I32 kCodeBits = 7;
     constexpr I32 kLeastBelow = 9;  // bits that an error lies below a unit of outputs times 2^14, at least
     constexpr U32 kWord = 32;
     Row r{};
@@ -89,12 +106,8 @@ struct QuickEnds {
     const bool is_total = unit.error_bits == 0;
     if (r.up > kMostUp || down > kWord || (!is_total && as_signed(down) < unit.error_bits - kLeastBelow))
       return r;
-    const I32 high = L::high_word(total), low = L::low_word(total);
-    const bool is_short = high == 0;
-    const I32 first = is_short ? low : high, zeros = as_signed(L::clz_u32(as_unsigned(first)));
-    const I32 sum = upper_word<L>(first, is_short ? 0 : low, zeros);
-    const I32 sum_exponent = (is_short ? 32 : 64) - zeros - kMantissaBits;
-    r.reciprocal = near_reciprocal_of_sum<L>(as_unsigned(sum));
+    const auto sum = NearReciprocal<L>::of(total);
+    r.reciprocal = sum.reciprocal;
     const U32 product = L::mulhi_u32(largest << r.up, r.reciprocal);  // 2^26...2^29
     r.shift = 32 - as_signed(L::clz_u32(product)) - kCodeBits;
     // Outputs are off by 2, where sums are by 2^error_bits by half of 2^(error_bits - down) more, and
@@ -108,7 +121,7 @@ struct QuickEnds {
     if (product >= last) ++r.shift;
     r.half = (1u << r.shift) >> 1;
     r.fraction = (1u << r.shift) - 1;
-    r.scale_exponent = 4 + r.shift - r.up + as_signed(down) + largest_exponent - sum_exponent + unit.octave;
+    r.scale_exponent = 4 + r.shift - r.up + as_signed(down) + largest_exponent - sum.exponent + unit.octave;
     return r;
   }
 

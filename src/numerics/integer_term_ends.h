@@ -7,8 +7,7 @@
 #include "base/bits.h"
 #include "base/hd.h"
 #include "numerics/integer_arith.h"
-#include "numerics/integer_ends.h"
-#include "numerics/integer_quotient.h"
+#include "numerics/integer_quick_ends.h"
 #include "numerics/integer_terms.h"
 
 namespace octet::integer {
@@ -50,14 +49,10 @@ struct TermEnds {
     // A unit of the highest bin is at most 2^19.01 here. Two bins below half of one is rounded, and of what
     // lies farther, which falls out, are at most two.
     constexpr U32 kHalfOfBin = 1u << 19, kTwoOfBin = 1u << 21;
-    const I32 high = L::high_word(total), low = L::low_word(total);
-    const bool is_short = high == 0;
-    const I32 first = is_short ? low : high, zeros = as_signed(L::clz_u32(as_unsigned(first)));
-    const I32 sum = upper_word<L>(first, is_short ? 0 : low, zeros);
-    const I32 sum_exponent = (is_short ? 32 : 64) - zeros - kMantissaBits;
+    const auto sum = NearReciprocal<L>::of(total);
     const I32 most = Term::highest(terms, [](const Term& t) { return t.out_octave; });
     Factors f{};
-    f.reciprocal = near_reciprocal_of_sum<L>(as_unsigned(sum));
+    f.reciprocal = sum.reciprocal;
     std::uint64_t size = 0;
     U32 of_bins = 0;  // what bins below the highest round
     for (int i = 0; i < kTerms; ++i) {
@@ -73,7 +68,7 @@ struct TermEnds {
     // Factors are off by less than a unit, which sums multiply; a unit for what is dropped there and one
     // here.
     f.error = (kTerms * largest >> f.down) + 2 + (of_bins != 0 ? (of_bins >> f.down) + 1 : 0);
-    f.exponent = as_signed(f.down) + most - kBinOctaves * sum_top - sum_exponent - kExponentOfUnit;
+    f.exponent = as_signed(f.down) + most - kBinOctaves * sum_top - sum.exponent - kExponentOfUnit;
     return f;
   }
 
