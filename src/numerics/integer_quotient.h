@@ -32,19 +32,19 @@ OCTET_HD constexpr std::int64_t quotient(std::int64_t n, std::int64_t d) {
   return q;
 }
 
+inline constexpr std::int64_t kReciprocalUnit = 1157442765409226768;  ///< round(2^61 * 128 / 255)
+
 /// round(2^61 * (128 / 255) / x) for the 31-bit mantissa of a row sum: P's unit over the weights'.
 OCTET_HD constexpr std::int64_t reciprocal_of_sum(std::int64_t x) {
-  constexpr std::int64_t kUnit = 1157442765409226768;  // round(2^61 * 128 / 255)
-  return quotient(kUnit + x / 2, x);
+  return quotient(kReciprocalUnit + x / 2, x);
 }
 
 /// The same from a number within 16 of it: what that leaves, below 2^36 in size, is divided by x < 2^31 by a
 /// multiplication with it, whose product is off by less than one.
 OCTET_HD constexpr std::int64_t reciprocal_of_sum(std::int64_t x, std::int64_t near) {
-  constexpr std::int64_t kUnit = 1157442765409226768;
-  const std::int64_t rest = kUnit + x / 2 - near * x;
+  const std::int64_t rest = kReciprocalUnit + x / 2 - near * x;
   const std::int64_t q = near + ((rest >> 5) * near >> 55);
-  const std::int64_t left = kUnit + x / 2 - q * x;
+  const std::int64_t left = kReciprocalUnit + x / 2 - q * x;
   return q + (left >= x ? 1 : 0) - (left < 0 ? 1 : 0);
 }
 

@@ -46,8 +46,8 @@ struct TermEnds {
   /// total: the row sum, above 0, in units of bin sum_top. largest: of the terms' sums in size.
   static OCTET_HD Factors factors(const Terms& terms, std::int64_t total, I32 sum_top, U32 largest) {
     constexpr I32 kMantissaBits = 31, kFoldBits = 12, kReciprocalBits = 31;
-    // A unit of the highest bin is at most 2^19.01 here. Two bins below half of one is rounded, and of what
-    // lies farther, which falls out, are at most two.
+    // A unit of the highest bin is at most 2^19.01 here. Half of one is what rounds a term up to two bins
+    // below; a term farther below falls out, at most two.
     constexpr U32 kHalfOfBin = 1u << 19, kTwoOfBin = 1u << 21;
     const auto sum = NearReciprocal<L>::of(total);
     const I32 most = Term::highest(terms, [](const Term& t) { return t.out_octave; });

@@ -92,6 +92,7 @@ bool terms_are_bins(const BlockOfRow<kChannels> (&blocks)[kTerms],
   const S::Ending ending = scheme.ending(state, {}, peak),
                   of_scale = S::ending(joined_state, codes.scale_exponent, factors.reciprocal);
   EXPECT_EQ(codes.scale_exponent, ending.scale_exponent);
+  EXPECT_EQ(of_scale.reciprocal, ending.reciprocal);
   EXPECT_EQ(S::output_scale(codes.scale_exponent), scheme.output_scale(ending));
   bool decided = true;
   for (int c = 0; c < kChannels; ++c) {
@@ -126,6 +127,18 @@ int rows_decided(std::uint64_t seed, int trials) {
     if (testing::Test::HasFailure()) ADD_FAILURE() << "trial " << trial << " of seed " << seed;
   }
   return decided;
+}
+
+TEST(IntegerTerms, ANearReciprocalIsOneStepFromTheExactOne) {
+  std::mt19937_64 bits(33);
+  constexpr std::int64_t kLeast = std::int64_t{1} << 30, kWithin = 16;
+  for (int trial = 0; trial < 200000 && !testing::Test::HasFailure(); ++trial) {
+    const auto above = static_cast<std::int64_t>(bits() % (trial % 2 ? kLeast : 64));
+    const std::int64_t x = trial % 4 ? kLeast + above : 2 * kLeast - 1 - above;
+    const std::int64_t exact = integer::reciprocal_of_sum(x);
+    for (const std::int64_t off : {-kWithin, static_cast<std::int64_t>(bits() % 32) - kWithin, kWithin})
+      EXPECT_EQ(integer::reciprocal_of_sum(x, exact + off), exact) << x << " from " << off;
+  }
 }
 
 TEST(IntegerTerms, OneBlockIsWhatBinsMakeOfIt) {

@@ -249,6 +249,7 @@ class LoneEnds {
     return true;
   }
 
+  /// By row, the largest size of numbers from least to most, which 0 is between.
   static __device__ __forceinline__ auto sizes(const std::int32_t (&most)[kRows],
                                                const std::int32_t (&least)[kRows]) {
     struct Sizes {
