@@ -4,13 +4,12 @@
 set(OCTET_CUDA_ARCHITECTURES "80-real;89-real;90-real;80-virtual" CACHE STRING
     "What the CUDA sources are compiled for; newer GPUs take the PTX")
 
-# Schemes whose packing is one unit, for what one includes takes a third of its time. Those of integer and qflash have units of their own, which a
-# test takes apart.
-set(OCTET_CUDA_PACKS_A_UNIT 5)
+# Schemes whose sources are one unit, for what one includes takes up to a third of its time: of what packs, of what attends by mma.sync, and of what
+# attends by wgmma. Without OCTET_UNITY each has its own, which is less to compile after a change.
+set(OCTET_CUDA_UNIT_OF_pack 5)
+set(OCTET_CUDA_UNIT_OF_mma 3)
+set(OCTET_CUDA_UNIT_OF_wgmma 4)
 
-# Writes <scheme>.cu and a part of a pack_<number>.cu for each fused scheme whose operands the matrix units have, and the table kernels_of(). What packs
-# makes constants and is rounded as on the host; where rows are computed a multiplication and an addition may be one instruction, which changes
-# no integer.
 # Forms of schemes that only these kernels have, as rows of OCTET_INSTANCES: which calls take them says src/cuda/cuda.cu.
 set(OCTET_CUDA_FORMS
   "int8_uniform fused numerics/uniform_u8.h UniformU8"
@@ -33,7 +32,49 @@ macro(octet_form_case list name)
   string(APPEND ${list} "  if (scheme == Scheme::${CMAKE_MATCH_1} && form == Form::${CMAKE_MATCH_2}) return &kKernels_${name};\n")
 endmacro()
 
-# Writes <scheme>_wgmma.cu for each of those, and the tables that find them; without Hopper among the architectures, tables of none.
+# Adds a scheme's text to the unit of that kind which is at hand: the caller's _units, and _schemes_of_<unit>, _includes_of_<unit>, _text_of_<unit>.
+# integer and qflash have units of their own, whose code a test takes apart and whose floats are rounded as on the host.
+macro(octet_add_to_unit kind text)
+  set(_unit ${kind}_${_scheme})
+  if(OCTET_UNITY AND NOT _scheme MATCHES "^(integer|qflash)$")
+    list(APPEND _shared_${kind} ${_scheme})
+    list(LENGTH _shared_${kind} _count)
+    math(EXPR _count "(${_count} - 1) / ${OCTET_CUDA_UNIT_OF_${kind}}")
+    set(_unit ${kind}_${_count})
+  endif()
+  if(NOT _unit IN_LIST _units)
+    list(APPEND _units ${_unit})
+  endif()
+  list(APPEND _schemes_of_${_unit} ${_scheme})
+  if(NOT "${_includes_of_${_unit}}" MATCHES "\"${_header}\"")
+    string(APPEND _includes_of_${_unit} "#include \"${_header}\"\n")
+  endif()
+  string(APPEND _text_of_${_unit} "${text}")
+endmacro()
+
+# Writes the units of a kind as <unit>.cu, in namespace octet::cuda::<namespace>, with the includes that follow theirs; appends their paths to
+# _generated. Where rows are computed a multiplication and an addition may be one instruction, which changes no integer; what packs makes constants
+# and is rounded as on the host.
+macro(octet_write_units kind namespace includes)
+  foreach(_unit IN LISTS _units)
+    if(NOT _unit MATCHES "^${kind}_")
+      continue()
+    endif()
+    set(_file "${CMAKE_CURRENT_BINARY_DIR}/cuda/${_unit}.cu")
+    string(REPLACE ";" ", " _schemes "${_schemes_of_${_unit}}")
+    file(CONFIGURE OUTPUT "${_file}" CONTENT
+"// Generated from cmake/instances.cmake: kernels of ${_schemes}.
+${_includes_of_${_unit}}${includes}namespace octet::cuda::${namespace} {
+${_text_of_${_unit}}}
+" @ONLY)
+    if(NOT _unit MATCHES "^pack_|_integer$|_qflash$")
+      set_source_files_properties("${_file}" PROPERTIES COMPILE_OPTIONS "-fmad=true")
+    endif()
+    list(APPEND _generated "${_file}")
+  endforeach()
+endmacro()
+
+# Writes the units of those, and the tables that find their kernels; without Hopper among the architectures, tables of none.
 function(octet_generate_hopper out_var table_var)
   set(_generated)
   set(_declarations "")
@@ -52,21 +93,10 @@ function(octet_generate_hopper out_var table_var)
       if(_form)
         set(_type "${_form}<${_type}>")
       endif()
-      set(_file "${CMAKE_CURRENT_BINARY_DIR}/cuda/${_scheme}_wgmma.cu")
-      file(CONFIGURE OUTPUT "${_file}" CONTENT
-"// Generated from cmake/instances.cmake: scheme ${_scheme} on Hopper's kernels.
-#include \"${_header}\"
-#include \"cuda/wgmma/launch.cuh\"
-#include \"numerics/early.h\"
-#include \"numerics/tracked.h\"
-#include \"numerics/unbiased.h\"
-namespace octet::cuda::wgmma {
-extern const Kernels kKernels_${_scheme};
+      octet_add_to_unit(wgmma
+"extern const Kernels kKernels_${_scheme};
 const Kernels kKernels_${_scheme} = Launches<${_type}>::table();
-}
-" @ONLY)
-      set_source_files_properties("${_file}" PROPERTIES COMPILE_OPTIONS "-fmad=true")
-      list(APPEND _generated "${_file}")
+")
       string(APPEND _declarations "extern const Kernels kKernels_${_scheme};\n")
       if(_row IN_LIST OCTET_INSTANCES)
         string(APPEND _cases "    case Scheme::${_scheme}: return &kKernels_${_scheme};\n")
@@ -74,6 +104,12 @@ const Kernels kKernels_${_scheme} = Launches<${_type}>::table();
         octet_form_case(_forms ${_scheme})
       endif()
     endforeach()
+    octet_write_units(wgmma wgmma
+"#include \"cuda/wgmma/launch.cuh\"
+#include \"numerics/early.h\"
+#include \"numerics/tracked.h\"
+#include \"numerics/unbiased.h\"
+")
     string(APPEND _cases "    case Scheme::int4: return &kKernels_int8;\n")  # as in octet_generate_cuda
   endif()
   set(_table "${CMAKE_CURRENT_BINARY_DIR}/cuda/schemes_wgmma.cu")
@@ -96,8 +132,6 @@ endfunction()
 
 function(octet_generate_cuda out_var)
   set(_generated)
-  set(_packs 0)
-  set(_pack_units)
   set(_declarations "")
   set(_cases "")
   set(_forms "")
@@ -113,40 +147,17 @@ function(octet_generate_cuda out_var)
     elseif(_scheme IN_LIST OCTET_CUDA_NARROW)
       set(_tiles narrow_too)
     endif()
-    set(_file "${CMAKE_CURRENT_BINARY_DIR}/cuda/${_scheme}.cu")
-    file(CONFIGURE OUTPUT "${_file}" CONTENT
-"// Generated from cmake/instances.cmake: scheme ${_scheme} on the mma.sync kernels.
-#include \"${_header}\"
-#include \"cuda/mma/launch.cuh\"
-namespace octet::cuda::mma {
-int pack_${_scheme}(const Call&, int, const Grid&, void*);
+    octet_add_to_unit(mma
+"int pack_${_scheme}(const Call&, int, const Grid&, void*);
 extern const Kernels kKernels_${_scheme};
 const Kernels kKernels_${_scheme} = Launches<${_template}<DeviceLane>, Tiles::${_tiles}>::table(pack_${_scheme});
-}
-" @ONLY)
-    if(NOT _scheme MATCHES "^(integer|qflash)$")  # whose only floats are the LSE's, of which the bits are promised too
-      set_source_files_properties("${_file}" PROPERTIES COMPILE_OPTIONS "-fmad=true")
-    endif()
-    set(_pack_unit ${_scheme}_pack)
-    if(NOT _scheme MATCHES "^(integer|qflash)$")
-      math(EXPR _pack_unit "${_packs} / ${OCTET_CUDA_PACKS_A_UNIT}")
-      math(EXPR _packs "${_packs} + 1")
-      string(PREPEND _pack_unit pack_)
-    endif()
-    if(NOT _pack_unit IN_LIST _pack_units)
-      list(APPEND _pack_units ${_pack_unit})
-    endif()
-    list(APPEND _packs_of_${_pack_unit} ${_scheme})
-    if(NOT "${_includes_of_${_pack_unit}}" MATCHES "\"${_header}\"")
-      string(APPEND _includes_of_${_pack_unit} "#include \"${_header}\"\n")
-    endif()
-    string(APPEND _text_of_${_pack_unit}
+")
+    octet_add_to_unit(pack
 "int pack_${_scheme}(const Call& call, int tile, const Grid& grid, void* stream);
 int pack_${_scheme}(const Call& call, int tile, const Grid& grid, void* stream) {
   return launch_pack<${_template}<ScalarLane>>(call, tile, grid, stream);
 }
 ")
-    list(APPEND _generated "${_file}")
     string(APPEND _declarations "extern const Kernels kKernels_${_scheme};\n")
     if(_row IN_LIST OCTET_INSTANCES)
       string(APPEND _cases "    case Scheme::${_scheme}: return &kKernels_${_scheme};\n")
@@ -154,17 +165,8 @@ int pack_${_scheme}(const Call& call, int tile, const Grid& grid, void* stream) 
       octet_form_case(_forms ${_scheme})
     endif()
   endforeach()
-  foreach(_unit IN LISTS _pack_units)
-    set(_file "${CMAKE_CURRENT_BINARY_DIR}/cuda/${_unit}.cu")
-    string(REPLACE ";" ", " _schemes "${_packs_of_${_unit}}")
-    file(CONFIGURE OUTPUT "${_file}" CONTENT
-"// Generated from cmake/instances.cmake: packing of ${_schemes}.
-${_includes_of_${_unit}}#include \"cuda/mma/launch_pack.cuh\"
-namespace octet::cuda::mma {
-${_text_of_${_unit}}}
-" @ONLY)
-    list(APPEND _generated "${_file}")
-  endforeach()
+  octet_write_units(mma mma "#include \"cuda/mma/launch.cuh\"\n")
+  octet_write_units(pack mma "#include \"cuda/mma/launch_pack.cuh\"\n")
   set(_table "${CMAKE_CURRENT_BINARY_DIR}/cuda/schemes.cu")
   file(CONFIGURE OUTPUT "${_table}" CONTENT
 "// Generated from cmake/instances.cmake: the kernels of each scheme.
@@ -182,6 +184,20 @@ ${_cases}    case Scheme::int4: return &kKernels_int8;
 " @ONLY)
   list(APPEND _generated "${_table}")
   set(${out_var} "${_generated}" PARENT_SCOPE)
+endfunction()
+
+# Puts a unit that includes some of the sources of src/cuda in their place: small ones, of which a third of the time is what they include. Their names
+# at file scope must differ.
+function(octet_cuda_unity list unit)
+  set(_sources "${${list}}")
+  set(_includes "")
+  foreach(_source IN LISTS ARGN)
+    list(REMOVE_ITEM _sources "${PROJECT_SOURCE_DIR}/src/cuda/${_source}")
+    string(APPEND _includes "#include \"cuda/${_source}\"\n")
+  endforeach()
+  set(_file "${CMAKE_CURRENT_BINARY_DIR}/cuda/${unit}.cu")
+  file(CONFIGURE OUTPUT "${_file}" CONTENT "// Generated: small sources of src/cuda.\n${_includes}" @ONLY)
+  set(${list} "${_sources};${_file}" PARENT_SCOPE)
 endfunction()
 
 # Flags of every target with device code, for OCTET_CUDA_ARCHITECTURES or those that follow the target. -std as a plain option: CMake 3.25 knows no C++20 flag for this nvcc.
