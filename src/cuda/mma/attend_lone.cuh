@@ -84,6 +84,9 @@ class LoneAttention : Attention<S, kTile> {
         shared_.channels[channel_of_thread(i)] = scheme_.channel(of_channels[i]);
     const typename S::Row row = scheme_.row(scale);
 
+    // The last warps of a sequence may have no rows: they copy with the others, and leave the rest to these.
+    // note: in turn, where they would also wait for others' ends, that took 3 % more than it saved.
+    const bool has_rows = kParts == 1 || first_row < queries.length;
     // Of the key block at hand, and of the one before it.
     PvAcc pv, pv_before;
     typename S::Term term, term_before;
@@ -96,7 +99,7 @@ class LoneAttention : Attention<S, kTile> {
       else
         ptx::wait_copies<0>();
       __syncthreads();
-      term = attend_block(pv, lone, block_at(part + turn));
+      if (has_rows) term = attend_block(pv, lone, block_at(part + turn));
     }
     if (call_.next_starts == NextStarts::late) ptx::let_the_next_kernel_start();
 
@@ -123,6 +126,7 @@ class LoneAttention : Attention<S, kTile> {
         *reinterpret_cast<int4*>(parts.sums[part][i / 2][lane]) = {pv[i][2], pv[i][3], pv[i + 1][2],
                                                                    pv[i + 1][3]};
       __syncthreads();  // the same, and the other parts are there
+      if (!has_rows) return;
 #pragma unroll
       for (int t = 0; t < kParts; ++t) terms[t] = parts.terms[part ^ t][lane / 4 + 8 * part];
 #pragma unroll
