@@ -11,6 +11,7 @@
 #include "cuda/attn/sequence.cuh"
 #include "cuda/mma/tile.h"
 #include "cuda/ptx/grid.cuh"
+#include "cuda/tile/kept.cuh"
 #include "cuda/tile/key_order.h"
 #include "cuda/tile/quad.cuh"
 #include "lanes/scalar.h"
@@ -33,19 +34,25 @@ class Packing {
  public:
   __device__ explicit Packing(const Call& call) : call_(call), scheme_(attn::scheme_of<S>(call)) {}
 
+  /// Addresses come before the wait for whoever wrote codes and scales, and cost no time of their own then.
   __device__ void run() {
     const std::int32_t group = static_cast<std::int32_t>(blockIdx.x);
     const Divider size = call_.key_block;
     const std::int32_t index = attn::sequence_of_group(call_.keys, group, size);
     const attn::Sequence keys = attn::sequence_at(call_.keys, index);
     const std::int32_t begin = (group - attn::first_group_bound(call_.keys, index, size)) * size;
-    if (begin >= keys.length) return;
     const std::int32_t head = static_cast<std::int32_t>(blockIdx.y);
     const std::int64_t slot = std::int64_t{head} * call_.packed.blocks_per_head + group;
     const std::int32_t count = min(size, keys.length - begin);
     const attn::HeadOperand k(call_.k, call_.keys, keys, head), v(call_.v, call_.keys, keys, head);
-    put_constants(k, v, begin, count, slot);
-    put_values(v, begin, count, slot);
+    const ScalesAt scales_at(k, v, begin, count);
+    const ValuesAt values_at(call_, v, begin, slot);
+    ptx::wait_for_earlier_kernels();
+    ptx::let_the_next_kernel_start();
+    if (begin >= keys.length) return;
+    const Scales scales = scales_at.read();  // on their way while values are
+    put_values(values_at, v, begin, count, slot);
+    put_constants(scales, count, slot);
     if (call_.packed.k) put_keys(k, begin, count, slot);
     if (call_.packed.channels) put_channels(v, begin, slot);
   }
@@ -56,43 +63,57 @@ class Packing {
   template <Operand kOperand>
   using ElementOf = typename attn::Element<kOperand>::Type;
 
-  __device__ void put_constants(const attn::HeadOperand& k, const attn::HeadOperand& v, std::int32_t begin,
-                                std::int32_t count, std::int64_t slot) {
+  static_assert(kPackThreads >= kTile.keys, "a thread has the constants of one key");
+
+  struct Scales {
+    float k_of_block;  ///< of K's first key
+    KeyScales<ScalarLane> own;
+    bool exists, in_p;  ///< the thread's key; whether P carries V's scales
+  };
+  /// Where the scales of the thread's own key lie; null: there are none.
+  struct ScalesAt {
+    const float *k_of_block, *k, *v;
+    bool exists, in_p;
+
+    __device__ ScalesAt(const attn::HeadOperand& of_k, const attn::HeadOperand& of_v, std::int32_t begin,
+                        std::int32_t count)
+        : exists(static_cast<std::int32_t>(threadIdx.x) < count), in_p(of_v.template scales_in_p<S>()) {
+      const std::int32_t own = begin + static_cast<std::int32_t>(threadIdx.x);
+      k_of_block = tile::kept(of_k.has_scales() ? of_k.scale_at(begin, 0) : nullptr);
+      k = tile::kept(of_k.has_scales() && exists ? of_k.scale_at(own, 0) : nullptr);
+      v = tile::kept(in_p && exists ? of_v.scale_at(own, 0) : nullptr);
+    }
+    __device__ Scales read() const { return {at(k_of_block), {at(k), at(v)}, exists, in_p}; }
+    __device__ static float at(const float* scale) { return scale ? *scale : 1.0f; }
+  };
+
+  __device__ void put_constants(const Scales& scales, std::int32_t count, std::int64_t slot) {
     if constexpr (std::is_empty_v<Key> && std::is_empty_v<Block>) return;
-    const bool in_p = v.template scales_in_p<S>();
-    const Block block = block_of(k, v, begin, count, in_p);
+    const int j = static_cast<int>(threadIdx.x);
+    const Block block = block_of(scales);
     if constexpr (!std::is_empty_v<Block>) {
-      if (threadIdx.x == 0) reinterpret_cast<Block*>(call_.packed.blocks)[slot] = block;
+      if (j == 0) reinterpret_cast<Block*>(call_.packed.blocks)[slot] = block;
     }
     if constexpr (!std::is_empty_v<Key>) {
       using Keys = attn::KeyArrays<Key, kTile.keys>;
       std::uint32_t* words = reinterpret_cast<std::uint32_t*>(call_.packed.keys) + slot * (Keys::kBytes / 4);
-      for (int j = static_cast<int>(threadIdx.x); j < kTile.keys; j += kPackThreads) {
-        Key key{};
-        if constexpr (requires { S::no_key(); }) key = S::no_key();
-        if (j < count) {
-          KeyScales<ScalarLane> scales;
-          scales.k = k.token_scale(begin + j);
-          scales.v = in_p ? v.token_scale(begin + j) : 1.0f;
-          key = scheme_.key(scales, block);
-        }
-        Keys::put(words, j, key);
-      }
+      if (j >= kTile.keys) return;
+      Key key{};
+      if constexpr (requires { S::no_key(); }) key = S::no_key();
+      if (j < count) key = scheme_.key(scales.own, block);
+      Keys::put(words, j, key);
     }
   }
 
   /// Some schemes need the largest of V's scales that P carries in the block.
-  __device__ Block block_of(const attn::HeadOperand& k, const attn::HeadOperand& v, std::int32_t begin,
-                            std::int32_t count, bool in_p) {
-    const float k_scale = k.token_scale(begin);
+  __device__ Block block_of(const Scales& scales) {
+    const float k_scale = scales.k_of_block;
     if constexpr (requires(S s) { s.block(1.0f, 1.0f); }) {
-      if (!in_p) return scheme_.block(k_scale, 1.0f);
+      if (!scales.in_p) return scheme_.block(k_scale, 1.0f);
       constexpr int kWarps = kPackThreads / 32;
       __shared__ float largest_of_warp[kWarps];
       const int thread = static_cast<int>(threadIdx.x);
-      float largest = 0;
-      for (std::int32_t j = thread; j < count; j += kPackThreads)
-        largest = fmaxf(largest, v.token_scale(begin + j));
+      float largest = scales.exists ? scales.own.v : 0.0f;
 #pragma unroll
       for (int lane = 1; lane < 32; lane *= 2)
         largest = fmaxf(largest, __shfl_xor_sync(tile::kAllLanes, largest, lane));
@@ -118,10 +139,22 @@ class Packing {
            call_.dim_v % kElements == 0;
   }
 
-  __device__ void put_values(const attn::HeadOperand& v, std::int32_t begin, std::int32_t count,
-                             std::int64_t slot) {
+  /// Where a key block's values begin, in the tensor and packed.
+  struct ValuesAt {
+    const std::byte* from;
+    std::byte* to;
+
+    __device__ ValuesAt(const Call& call, const attn::HeadOperand& v, std::int32_t begin, std::int64_t slot)
+        : from(tile::kept(static_cast<const std::byte*>(call.v.codes.data) +
+                          v.offset(begin, 0) * kValueBytes)),
+          to(tile::kept(call.packed.v + slot * kTile.head_dim * kTile.keys * kValueBytes)) {}
+  };
+  static constexpr int kValueBytes = attn::Element<S::kV>::kBytes;
+
+  __device__ void put_values(const ValuesAt& at, const attn::HeadOperand& v, std::int32_t begin,
+                             std::int32_t count, std::int64_t slot) {
     if (values_in_words())
-      put_words_of_values(v, begin, count, slot);
+      put_words_of_values(at, count);
     else
       put_each_value(v, begin, count, slot);
   }
@@ -129,14 +162,10 @@ class Packing {
   /// A thread reads a word of a row, some channels, of as many keys as 16 bytes of a channel hold, and writes
   /// these. Lanes beside each other have two such groups of keys, whose 32 bytes of a channel lie together,
   /// of words that the row has together.
-  __device__ void put_words_of_values(const attn::HeadOperand& v, std::int32_t begin, std::int32_t count,
-                                      std::int64_t slot) {
-    constexpr int kBytes = attn::Element<S::kV>::kBytes, kElements = 4 / kBytes, kKeys = 16 / kBytes;
+  __device__ void put_words_of_values(const ValuesAt& at, std::int32_t count) {
+    constexpr int kBytes = kValueBytes, kElements = 4 / kBytes, kKeys = 16 / kBytes;
     constexpr int kRowBytes = kTile.keys * kBytes, kRowWords = kTile.head_dim / kElements;
-    const auto* from =
-        static_cast<const std::byte*>(call_.v.codes.data) + v.offset(begin, 0) * std::int64_t{kBytes};
     const std::int64_t row_bytes = call_.v.codes.stride[2] * kBytes;
-    std::byte* to = call_.packed.v + slot * kTile.head_dim * kRowBytes;
     // Beside keys' constants, where these leave threads over.
     const int first_word =
         (static_cast<int>(threadIdx.x) + kPackThreads - kTile.keys % kPackThreads) % kPackThreads;
@@ -147,7 +176,8 @@ class Packing {
 #pragma unroll
       for (int k = 0; k < kKeys; ++k)
         of_key[k] =
-            k < left ? *reinterpret_cast<const std::uint32_t*>(from + (first + k) * row_bytes + word * 4) : 0;
+            k < left ? *reinterpret_cast<const std::uint32_t*>(at.from + (first + k) * row_bytes + word * 4)
+                     : 0;
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
         std::uint32_t slots[4];
@@ -159,7 +189,7 @@ class Packing {
           else
             slots[w] = __byte_perm(key(0), key(1), e == 0 ? 0x5410 : 0x7632);
         }
-        *reinterpret_cast<uint4*>(to + (word * kElements + e) * kRowBytes + group * 16) = {
+        *reinterpret_cast<uint4*>(at.to + (word * kElements + e) * kRowBytes + group * 16) = {
             slots[0], slots[1], slots[2], slots[3]};
       }
     }
@@ -234,8 +264,7 @@ class Packing {
 template <class S, int kIndex>
 __global__ void __launch_bounds__((pack_threads<S, kTileTable[kIndex]>()), 8)
     pack(const __grid_constant__ Call call) {
-  ptx::wait_for_earlier_kernels();
-  ptx::let_the_next_kernel_start();
+  if (call.is_placed_by_memory) ptx::wait_for_earlier_kernels();
   Packing<S, kTileTable[kIndex]>(call).run();
 }
 

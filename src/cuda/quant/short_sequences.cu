@@ -15,6 +15,7 @@
 #include "cuda/quant/tree_sum.cuh"
 #include "cuda/quant/write_codes.cuh"
 #include "cuda/runtime/launch.cuh"
+#include "cuda/tile/kept.cuh"
 #include "quant/channel_exponent.h"
 #include "quant/smooth.h"
 #include "quant/tree.h"
@@ -70,8 +71,9 @@ OCTET_HD int group_words(const Coding& k) {
   return has_groups(k) ? static_cast<int>(k.groups.per_head) * k.channel_groups : 0;
 }
 
-/// kRowVectorsLog2: of the vectors of a row.
-template <DType kType, int kRowVectorsLog2, VectorsLog2 kVectorsLog2>
+/// kRowVectorsLog2: of the vectors of a row. note: bf16 and f16 are one kernel, which is half as much to
+/// compile; a warp asks which once a vector or more.
+template <int kRowVectorsLog2, VectorsLog2 kVectorsLog2>
 class ShortSequence {
   static constexpr int kLanesLog2 = kRowVectorsLog2 - static_cast<int>(kVectorsLog2);
   static constexpr int kVectors = 1 << static_cast<int>(kVectorsLog2);
@@ -84,6 +86,7 @@ class ShortSequence {
         k_(x.coding),
         lane_(kLanesLog2),
         wide_(kRowVectorsLog2),
+        dtype_(x.rows.x.dtype),
         tokens_(static_cast<int>(x.rows.x.shape[2])),
         plan_(tokens_, kWidth, group_words(x.coding)),
         memory_(memory) {
@@ -91,26 +94,29 @@ class ShortSequence {
     b_ = unit / r_.order.heads, h_ = unit - b_ * r_.order.heads;
     first_ = static_cast<int>(blockIdx.y) * x.rows_of_part;
     end_ = min(first_ + x.rows_of_part, tokens_);
+    look_ = {first_, end_};
+    if (has_groups(k_)) {
+      const int of_group = k_.groups.tokens > 0 ? static_cast<int>(k_.groups.tokens) : tokens_;
+      first_group_ = group_of(first_);
+      groups_ = group_of(end_ - 1) + 1 - first_group_;
+      look_.begin = first_group_ * of_group;
+      look_.end = min(look_.begin + groups_ * of_group, tokens_);
+    }
+    staged_ = r_.shift.data || r_.exponent.data ? Rows{0, tokens_} : look_;
+    from_ = tile::kept(static_cast<const std::uint16_t*>(r_.x.data) +
+                       row_offset(r_.x, b_, h_, staged_.begin + wide_.row));
   }
 
   __device__ bool has_rows() const { return b_ < r_.x.shape[0] && first_ < end_; }
 
   /// factor: of all channels (Factors).
   __device__ void run(const float* factor) {
-    const bool all = r_.shift.data || r_.exponent.data;
-    // Rows of the groups that the part has rows of.
-    const bool looks = has_groups(k_);
-    first_group_ = looks ? group_of(first_) : 0;
-    const int groups = looks ? group_of(end_ - 1) + 1 - first_group_ : 0;
-    const int group_tokens = k_.groups.tokens > 0 ? static_cast<int>(k_.groups.tokens) : tokens_;
-    const int look_begin = looks ? first_group_ * group_tokens : first_;
-    const int look_end = looks ? min(look_begin + groups * group_tokens, tokens_) : end_;
-    stage(all ? 0 : look_begin, all ? tokens_ : look_end, groups);
+    stage();
     if (r_.shift.data) find_mean();
     if (r_.exponent.data) find_exponents();
-    if (looks) {
-      find_peaks(look_begin, look_end, factor);
-      find_scales(groups, group_tokens);
+    if (has_groups(k_)) {
+      find_peaks(factor);
+      find_scales();
     }
     encode(factor);
   }
@@ -118,6 +124,10 @@ class ShortSequence {
  private:
   static constexpr int kLanes = 1 << kLanesLog2, kRowVectors = kLanes * kVectors;
   static constexpr int kCount = kChannels * kVectors;
+
+  struct Rows {
+    int begin, end;
+  };
 
   __device__ const std::uint16_t* halves() { return reinterpret_cast<std::uint16_t*>(memory_); }
   __device__ float* words() { return reinterpret_cast<float*>(memory_ + plan_.words); }
@@ -142,19 +152,25 @@ class ShortSequence {
   /// One block of those that share the sequence tells what all of them found.
   __device__ bool tells() const { return first_ == 0; }
 
-  /// code: 16 bits.
-  __device__ static float number_of(std::uint32_t code) {
-    return kType == DType::bf16 ? float_of(code << 16) : number_of_f16(code);
+  /// code: 16 bits each.
+  template <int kCount>
+  __device__ void numbers_of(const std::uint32_t (&code)[kCount], float (&x)[kCount]) const {
+    if (dtype_ == DType::bf16) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) x[i] = float_of(code[i] << 16);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) x[i] = number_of_f16(code[i]);
+    }
   }
 
-  /// Rows [begin, end) into shared memory, zeros beyond their channels; and zeros into what is maximised.
-  __device__ void stage(int begin, int end, int groups) {
+  /// Rows into shared memory, zeros beyond their channels; and zeros into what is maximised.
+  __device__ void stage() {
     const std::int64_t row_elements = r_.x.stride[2];
-    const auto* own =
-        static_cast<const std::uint16_t*>(r_.x.data) + row_offset(r_.x, b_, h_, begin + wide_.row);
+    const std::uint16_t* own = from_;
     const bool copies = r_.in_vectors && wide_.first + kChannels <= r_.dim;
     if (copies) own += wide_.first;
-    for (int row = begin + wide_.row; row < end; row += wide_.rows_at_once) {
+    for (int row = staged_.begin + wide_.row; row < staged_.end; row += wide_.rows_at_once) {
       uint4* to = vectors() + place(row, wide_.first / kChannels);
       if (copies)
         ptx::copy_async(ptx::shared_address(to), own);
@@ -163,7 +179,7 @@ class ShortSequence {
       own += wide_.rows_at_once * row_elements;
     }
     ptx::commit_copies();
-    for (int i = thread(); i < groups * k_.channel_groups; i += threads()) peaks()[i] = 0;
+    for (int i = thread(); i < groups_ * k_.channel_groups; i += threads()) peaks()[i] = 0;
     if (thread() < kWidth) largest()[thread()] = 0;
     ptx::wait_copies<0>();
     __syncthreads();
@@ -182,13 +198,15 @@ class ShortSequence {
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i)  // beyond the end too, where memory is
         code[i] = from[i * kWidth + (channel ^ kChannels * exchanged(i))];
+      float x[kAtOnce];
+      numbers_of(code, x);
       if (row + kAtOnce <= end) {
 #pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) sum = sum + term(number_of(code[i]));
+        for (int i = 0; i < kAtOnce; ++i) sum = sum + term(x[i]);
       } else {
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i)
-          if (row + i < end) sum = sum + term(number_of(code[i]));
+          if (row + i < end) sum = sum + term(x[i]);
       }
     }
     return sum;
@@ -269,10 +287,12 @@ class ShortSequence {
       for (int i = 0; i < kPairs; ++i)
         most[i] = __vmaxu2(most[i], __shfl_xor_sync(kAllLanes, most[i], distance));
     if (thread() % kWarp >= kRowVectors) return false;
+    float largest_of[kChannels];
+    to_floats(Raw<std::uint16_t>{{{most[0], most[1], most[2], most[3]}}}, dtype_, largest_of);
     bool is_bad = false;
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
-      const std::uint32_t bits = bits_of(number_of(most[i / 2] >> i % 2 * 16 & 0xffffu));
+      const std::uint32_t bits = bits_of(largest_of[i]);
       is_bad |= bits >= kInfBits;
       atomicMax(largest() + wide_.first + i, bits);
     }
@@ -287,7 +307,7 @@ class ShortSequence {
       Raw<std::uint16_t> raw{};
       if (row < tokens_) raw.v[0] = vectors()[at];
       float v[kChannels];
-      to_floats(raw, kType, v);
+      to_floats(raw, dtype_, v);
       const std::uint32_t peak = largest_of_row(largest_bits(v), kRowVectors);
       if (peak < kInfBits || row >= tokens_) continue;
       vectors()[at] = {};
@@ -320,12 +340,13 @@ class ShortSequence {
   __device__ std::uint32_t transformed(const Lane& lane, int row, bool exists, const float* factor,
                                        float (&v)[kOfThread * kChannels]) {
     constexpr int kLanesOfRow = kRowVectors / kOfThread;
+    RawRow<std::uint16_t, kOfThread> raw{};
+    if (exists) {
 #pragma unroll
-    for (int j = 0; j < kOfThread; ++j) {
-      Raw<std::uint16_t> raw{};
-      if (exists) raw.v[0] = vectors()[place(row, lane.first / kChannels + j * kLanesOfRow)];
-      to_floats(raw, kType, v + j * kChannels);
+      for (int j = 0; j < kOfThread; ++j)
+        raw.v[j].v[0] = vectors()[place(row, lane.first / kChannels + j * kLanesOfRow)];
     }
+    to_floats(raw, dtype_, v);
     if (r_.shift.data) join_words(lane, v, [](float x, float shift) { return x - shift; });
     rotate<kOfThread>(r_, lane, factor, v);
     if (r_.exponent.data) join_words(lane, v, [](float x, float down) { return x * down; });
@@ -334,22 +355,22 @@ class ShortSequence {
   }
 
   /// The largest of each group, in peaks().
-  __device__ void find_peaks(int begin, int end, const float* factor) {
+  __device__ void find_peaks(const float* factor) {
     if (k_.channel_groups == 1)
-      find_row_peaks(begin, end, factor);
+      find_row_peaks(factor);
     else
-      find_channel_peaks(begin, end, factor);
+      find_channel_peaks(factor);
     __syncthreads();
   }
-  __device__ void find_row_peaks(int begin, int end, const float* factor) {
+  __device__ void find_row_peaks(const float* factor) {
     std::uint32_t most = 0;
     int group = 0;  // of it
     const auto flush = [&] {
       if (lane_.first == 0 && most > 0) atomicMax(peaks() + group, most);
       most = 0;
     };
-    for_rows(lane_, begin, end, [&](int row) {
-      const bool exists = row < end;
+    for_rows(lane_, look_.begin, look_.end, [&](int row) {
+      const bool exists = row < look_.end;
       float v[kCount];
       const std::uint32_t peak = transformed<kVectors>(lane_, row, exists, factor, v);
       if (!exists) return;
@@ -361,7 +382,7 @@ class ShortSequence {
     });
     flush();
   }
-  __device__ void find_channel_peaks(int begin, int end, const float* factor) {
+  __device__ void find_channel_peaks(const float* factor) {
     std::uint32_t most[kChannels] = {};
     int group = 0;  // of them
     const auto flush = [&] {
@@ -373,8 +394,8 @@ class ShortSequence {
         most[i] = 0;
       }
     };
-    for_rows(wide_, begin, end, [&](int row) {
-      const bool exists = row < end;
+    for_rows(wide_, look_.begin, look_.end, [&](int row) {
+      const bool exists = row < look_.end;
       float v[kChannels];
       transformed<1>(wide_, row, exists, factor, v);
       if (!exists) return;
@@ -389,8 +410,9 @@ class ShortSequence {
   }
 
   /// Of groups what their codes are multiplied by, or the floors of their tokens, in rscales().
-  __device__ void find_scales(int groups, int group_tokens) {
-    for (int i = thread(); i < groups * k_.channel_groups; i += threads()) {
+  __device__ void find_scales() {
+    const int of_group = k_.groups.tokens > 0 ? static_cast<int>(k_.groups.tokens) : tokens_;
+    for (int i = thread(); i < groups_ * k_.channel_groups; i += threads()) {
       const quant::Scale scale = k_.making.of(float_of(peaks()[i]), 0);
       if (k_.scale_of == ScaleOf::token) {
         rscales()[i] = quant::scale_floor(scale.scale, k_.making.block_floor.octaves);
@@ -399,7 +421,7 @@ class ShortSequence {
       rscales()[i] = scale.rscale;
       const int local = i / k_.channel_groups, channel = i - local * k_.channel_groups;
       const int group = first_group_ + local;
-      if (group * group_tokens < first_) continue;  // another block's
+      if (group * of_group < first_) continue;  // another block's
       static_cast<float*>(
           k_.scales.data)[row_offset(k_.scales, b_, h_, group) + channel * k_.scales.stride[3]] = scale.scale;
     }
@@ -469,17 +491,21 @@ class ShortSequence {
   const Coding& k_;
   const Lane lane_;  ///< of rows on their way to codes
   const Lane wide_;  ///< of what all rows have in common: a vector a thread
+  const DType dtype_;
   const int tokens_;
   const SpacePlan plan_;
   std::uint32_t* const memory_;
   std::int32_t b_, h_;
-  int first_, end_, first_group_ = 0;
+  int first_, end_;                   ///< the part's rows
+  int first_group_ = 0, groups_ = 0;  ///< of which it has some
+  Rows look_, staged_;                ///< rows of these groups, and those that are read
+  const std::uint16_t* from_;         ///< the thread's first one; its address is made before the wait
 };
 
-template <DType kType, int kRowVectorsLog2, VectorsLog2 kVectorsLog2>
+template <int kRowVectorsLog2, VectorsLog2 kVectorsLog2>
 __global__ __launch_bounds__(most_threads(kVectorsLog2), least_blocks(kVectorsLog2)) void short_sequences(
     const __grid_constant__ ShortOperands operands) {
-  using Sequence = ShortSequence<kType, kRowVectorsLog2, kVectorsLog2>;
+  using Sequence = ShortSequence<kRowVectorsLog2, kVectorsLog2>;
   extern __shared__ uint4 space_memory[];
   __shared__ Factors factors;
   const ShortOperand& x = operands.of[blockIdx.z];
@@ -503,27 +529,22 @@ std::uint32_t units_of(const ShortOperand& x) {
 constexpr int kLeastRowVectorsLog2 = 2, kMostRowVectorsLog2 = 4;
 using Kernel = void (*)(ShortOperands);
 
-template <DType kType, VectorsLog2 kVectors>
+template <VectorsLog2 kVectors>
 Kernel kernel_of_width(int row_vectors_log2) {
-  constexpr Kernel kKernels[] = {short_sequences<kType, 2, kVectors>, short_sequences<kType, 3, kVectors>,
-                                 short_sequences<kType, 4, kVectors>};
+  constexpr Kernel kKernels[] = {short_sequences<2, kVectors>, short_sequences<3, kVectors>,
+                                 short_sequences<4, kVectors>};
   return kKernels[row_vectors_log2 - kLeastRowVectorsLog2];
 }
-template <DType kType>
-Kernel kernel_of_type(int row_vectors_log2, VectorsLog2 vectors) {
-  using enum VectorsLog2;
-  if (vectors == of_few) return kernel_of_width<kType, of_few>(row_vectors_log2);
-  if (vectors == of_many) return kernel_of_width<kType, of_many>(row_vectors_log2);
-  return row_vectors_log2 == 2 ? short_sequences<kType, 2, of_most> : short_sequences<kType, 3, of_most>;
-}
 Kernel kernel_of(const ShortOperand& x, VectorsLog2 vectors) {
+  using enum VectorsLog2;
   const int log2 = x.rows.lanes_log2;
-  return x.rows.x.dtype == DType::bf16 ? kernel_of_type<DType::bf16>(log2, vectors)
-                                       : kernel_of_type<DType::f16>(log2, vectors);
+  if (vectors == of_few) return kernel_of_width<of_few>(log2);
+  if (vectors == of_many) return kernel_of_width<of_many>(log2);
+  return log2 == 2 ? short_sequences<2, of_most> : short_sequences<3, of_most>;
 }
 /// Whether one kernel takes both.
 bool are_alike(const ShortOperand& a, const ShortOperand& b) {
-  return a.rows.x.dtype == b.rows.x.dtype && a.rows.lanes_log2 == b.rows.lanes_log2;
+  return a.rows.lanes_log2 == b.rows.lanes_log2;
 }
 
 std::uint32_t divided_up(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
