@@ -105,6 +105,8 @@ class ShortSequence {
     staged_ = r_.shift.data || r_.exponent.data ? Rows{0, tokens_} : look_;
     from_ = tile::kept(static_cast<const std::uint16_t*>(r_.x.data) +
                        row_offset(r_.x, b_, h_, staged_.begin + wide_.row));
+    to_ = tile::kept(ptx::shared_address(vectors() + own_place(staged_.begin + wide_.row)));
+    from_step_ = tile::kept(wide_.rows_at_once * r_.x.stride[2]);
   }
 
   __device__ bool has_rows() const { return b_ < r_.x.shape[0] && first_ < end_; }
@@ -146,6 +148,8 @@ class ShortSequence {
     constexpr int kPlaces = kLanes * kRowsOfLine < kOfLine ? kOfLine / (kLanes * kRowsOfLine) : 1;
     return row / kRowsOfLine % kPlaces * kLanes;
   }
+  /// Of the thread's vector of rows that are read.
+  __device__ int own_place(int row) const { return place(row, wide_.first / kChannels); }
   __device__ int group_of(int row) const { return k_.groups.tokens > 0 ? row / k_.groups.by_tokens : 0; }
   __device__ int leaf_count() const { return (tokens_ + kLeaf - 1) / kLeaf; }
   __device__ std::int64_t unit_offset(const TensorView& of) const { return row_offset(of, b_, h_, 0); }
@@ -166,17 +170,17 @@ class ShortSequence {
 
   /// Rows into shared memory, zeros beyond their channels; and zeros into what is maximised.
   __device__ void stage() {
-    const std::int64_t row_elements = r_.x.stride[2];
     const std::uint16_t* own = from_;
     const bool copies = r_.in_vectors && wide_.first + kChannels <= r_.dim;
     if (copies) own += wide_.first;
+    // note: places of rows so far apart are exchanged alike.
+    std::uint32_t to = to_;
     for (int row = staged_.begin + wide_.row; row < staged_.end; row += wide_.rows_at_once) {
-      uint4* to = vectors() + place(row, wide_.first / kChannels);
       if (copies)
-        ptx::copy_async(ptx::shared_address(to), own);
+        ptx::copy_async(to, own);
       else
-        *to = load_vector(r_, own, wide_.first).v[0];
-      own += wide_.rows_at_once * row_elements;
+        vectors()[own_place(row)] = load_vector(r_, own, wide_.first).v[0];
+      own += from_step_, to += threads() * static_cast<int>(sizeof(uint4));
     }
     ptx::commit_copies();
     for (int i = thread(); i < groups_ * k_.channel_groups; i += threads()) peaks()[i] = 0;
@@ -499,7 +503,9 @@ class ShortSequence {
   int first_, end_;                   ///< the part's rows
   int first_group_ = 0, groups_ = 0;  ///< of which it has some
   Rows look_, staged_;                ///< rows of these groups, and those that are read
-  const std::uint16_t* from_;         ///< the thread's first one; its address is made before the wait
+  const std::uint16_t* from_;         ///< the thread's first one; addresses are made before the wait
+  std::int64_t from_step_;            ///< from one of its rows to the next
+  std::uint32_t to_;                  ///< in shared memory
 };
 
 template <int kRowVectorsLog2, VectorsLog2 kVectorsLog2>
