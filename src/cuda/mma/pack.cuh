@@ -143,11 +143,13 @@ class Packing {
   struct ValuesAt {
     const std::byte* from;
     std::byte* to;
+    std::int64_t row_bytes;  ///< of the tensor
 
     __device__ ValuesAt(const Call& call, const attn::HeadOperand& v, std::int32_t begin, std::int64_t slot)
         : from(tile::kept(static_cast<const std::byte*>(call.v.codes.data) +
                           v.offset(begin, 0) * kValueBytes)),
-          to(tile::kept(call.packed.v + slot * kTile.head_dim * kTile.keys * kValueBytes)) {}
+          to(tile::kept(call.packed.v + slot * kTile.head_dim * kTile.keys * kValueBytes)),
+          row_bytes(tile::kept(call.v.codes.stride[2] * kValueBytes)) {}
   };
   static constexpr int kValueBytes = attn::Element<S::kV>::kBytes;
 
@@ -165,7 +167,6 @@ class Packing {
   __device__ void put_words_of_values(const ValuesAt& at, std::int32_t count) {
     constexpr int kBytes = kValueBytes, kElements = 4 / kBytes, kKeys = 16 / kBytes;
     constexpr int kRowBytes = kTile.keys * kBytes, kRowWords = kTile.head_dim / kElements;
-    const std::int64_t row_bytes = call_.v.codes.stride[2] * kBytes;
     // Beside keys' constants, where these leave threads over.
     const int first_word =
         (static_cast<int>(threadIdx.x) + kPackThreads - kTile.keys % kPackThreads) % kPackThreads;
@@ -173,11 +174,12 @@ class Packing {
       const int word = i / 2 % kRowWords, group = i / 2 / kRowWords * 2 + i % 2;
       const int first = group * kKeys, left = word * kElements < call_.dim_v ? count - first : 0;
       std::uint32_t of_key[kKeys];
+      const std::byte* row = at.from + first * at.row_bytes + word * 4;
 #pragma unroll
-      for (int k = 0; k < kKeys; ++k)
-        of_key[k] =
-            k < left ? *reinterpret_cast<const std::uint32_t*>(at.from + (first + k) * row_bytes + word * 4)
-                     : 0;
+      for (int k = 0; k < kKeys; ++k) {
+        of_key[k] = k < left ? *reinterpret_cast<const std::uint32_t*>(row) : 0;
+        row = tile::kept(row + at.row_bytes);  // the compiler would multiply anew
+      }
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
         std::uint32_t slots[4];
