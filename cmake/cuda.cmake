@@ -1,4 +1,4 @@
-# The CUDA backend: its kernels are templates of a scheme and a tile, instantiated one unit a scheme.
+# The CUDA backend: its kernels are templates of a scheme and a tile, instantiated in units of one scheme or, with OCTET_UNITY, of several.
 
 # sm_86 runs the code of sm_80. The PTX of sm_80 is that of sm_89 too: nothing here asks for a compute capability between 8.0 and 9.0.
 set(OCTET_CUDA_ARCHITECTURES "80-real;89-real;90-real;80-virtual" CACHE STRING
