@@ -8,6 +8,7 @@
 
 namespace octet::cuda {
 
+/// All steps of a block of threads: kRowVectorsLog2 and kVectorsLog2 as in ShortRows.
 template <int kRowVectorsLog2, VectorsLog2 kVectorsLog2>
 class ShortSequence : ShortStatistics<kRowVectorsLog2, kVectorsLog2> {
   using Base = ShortStatistics<kRowVectorsLog2, kVectorsLog2>;

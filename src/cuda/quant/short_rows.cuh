@@ -52,8 +52,9 @@ OCTET_HD int group_words(const Coding& k) {
   return has_groups(k) ? static_cast<int>(k.groups.per_head) * k.channel_groups : 0;
 }
 
-/// kRowVectorsLog2: of the vectors of a row. note: bf16 and f16 are one kernel, which is half as much to
-/// compile; a warp asks which once a vector or more.
+/// kRowVectorsLog2: vectors (of kChannels) of a row; kVectorsLog2: those of them that a thread turns into
+/// codes. note: bf16 and f16 are one kernel, which is half as much to compile; a warp asks which once a
+/// vector or more.
 template <int kRowVectorsLog2, VectorsLog2 kVectorsLog2>
 class ShortRows {
   static constexpr int kLanesLog2 = kRowVectorsLog2 - static_cast<int>(kVectorsLog2);
