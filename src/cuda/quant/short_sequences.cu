@@ -12,6 +12,7 @@
 #include "cuda/ptx/grid.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/short_codes.cuh"
+#include "cuda/runtime/device.h"
 #include "cuda/runtime/launch.cuh"
 
 namespace octet::cuda {
@@ -50,6 +51,9 @@ std::uint32_t units_of(const ShortOperand& x) {
   return static_cast<std::uint32_t>(x.rows.x.shape[0] * x.rows.x.shape[1]);
 }
 
+/// Whether all operands of a launch have scales by token, which take their threads' time row by row.
+enum class TokenScales : std::int32_t { not_all, all };
+
 constexpr int kLeastRowVectorsLog2 = 2, kMostRowVectorsLog2 = 4;
 using Kernel = void (*)(ShortOperands);
 
@@ -73,15 +77,28 @@ bool are_alike(const ShortOperand& a, const ShortOperand& b) {
 
 std::uint32_t divided_up(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
 
-/// Measured on an H200, in sequences a processor: 2.2 of one turn are better off as few, 4.4 as many; 8.7 as
-/// many, 17 as most (docs/cuda.md).
-VectorsLog2 vectors_for(int row_vectors_log2, std::uint32_t tokens, std::uint32_t sequences) {
+/// Measured on an H200, in sequences a processor (docs/cuda.md). Of rows that all threads take in one
+/// turn 4.4 are better off as few; 8.7 as most where tokens have scales, else as many. Of others 0.3 and more
+/// as many, less too where tokens have scales; 17 as most.
+VectorsLog2 vectors_for(int row_vectors_log2, std::uint32_t tokens, std::uint32_t sequences,
+                        TokenScales scales) {
   using enum VectorsLog2;
-  constexpr std::uint32_t kFew = 3, kMost = 12;
+  constexpr std::uint32_t kFewOfOneTurn = 6, kMost = 12, kProcessorsOfFew = 4;
   const std::uint32_t all = processors();
-  const bool in_one_turn = tokens << row_vectors_log2 <= static_cast<std::uint32_t>(most_threads(of_few));
-  if (2 * sequences <= all || (in_one_turn && sequences <= kFew * all)) return of_few;
-  return row_vectors_log2 < kMostRowVectorsLog2 && sequences >= kMost * all ? of_most : of_many;
+  const bool of_tokens = scales == TokenScales::all,
+             in_one_turn = tokens << row_vectors_log2 <= static_cast<std::uint32_t>(most_threads(of_few));
+  if (in_one_turn ? sequences <= kFewOfOneTurn * all : !of_tokens && kProcessorsOfFew * sequences <= all)
+    return of_few;
+  const std::uint32_t most = in_one_turn && of_tokens ? kFewOfOneTurn : kMost;
+  return row_vectors_log2 < kMostRowVectorsLog2 && sequences >= most * all ? of_most : of_many;
+}
+
+/// Blocks of threads that share a sequence: so many as give each processor one, and two where some
+/// processors would have two sequences and most of them one.
+std::uint32_t parts_for(std::uint32_t sequences) {
+  const std::uint32_t all = processors();
+  const bool has_few_over = sequences > all && 5 * sequences <= 6 * all;
+  return has_few_over ? 2 : std::max(all / sequences, 1u);
 }
 
 /// Operands that are alike.
@@ -89,15 +106,17 @@ void launch_together(std::span<const ShortOperand> operands, void* stream) {
   ShortOperands all{};
   std::uint32_t units = 0, sequences = 0, tokens = 0;
   std::int64_t bytes = 0;
+  auto scales = TokenScales::all;
   for (const ShortOperand& x : operands) {
+    if (x.coding.scale_of != ScaleOf::token) scales = TokenScales::not_all;
     sequences += units_of(x);
     units = std::max(units, units_of(x));
     tokens = std::max(tokens, static_cast<std::uint32_t>(x.rows.x.shape[2]));
     bytes = std::max(bytes, bytes_of(x));
   }
-  const std::uint32_t wanted = std::max(processors() / sequences, 1u);
+  const std::uint32_t wanted = parts_for(sequences);
   const int width_log2 = operands[0].rows.lanes_log2;
-  const VectorsLog2 vectors = vectors_for(width_log2, tokens, sequences);
+  const VectorsLog2 vectors = vectors_for(width_log2, tokens, sequences, scales);
   const int lanes_log2 = width_log2 - static_cast<int>(vectors);
   // As many threads as rows take, in rounds of which none has many more than another.
   const std::uint32_t of_rows = tokens << lanes_log2,
@@ -113,10 +132,17 @@ void launch_together(std::span<const ShortOperand> operands, void* stream) {
     x.rows_of_part = static_cast<int>(turns_of_part * at_once);
     parts = std::max(parts, divided_up(turns, turns_of_part));
   }
+  const dim3 blocks(units, parts, static_cast<unsigned>(operands.size()));
+  // The first processors that are free would take as many blocks as fit, and leave others without: each asks
+  // for so much shared memory that none has more than its share (docs/cuda.md).
+  const auto bytes_for = [](std::int64_t blocks_a_processor) {
+    return runtime::bytes_of_blocks(blocks_a_processor) - static_cast<std::int64_t>(sizeof(Factors));
+  };
+  bytes = std::max(bytes, bytes_for(divided_up(blocks.x * blocks.y * blocks.z, processors())));
   const Kernel kernel = kernel_of(operands[0], vectors);
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, ShortSpace::kMostBytes);
-  runtime::launch(kernel, dim3(units, parts, static_cast<unsigned>(operands.size())), threads,
-                  static_cast<std::size_t>(bytes), stream, all);
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                       static_cast<int>(std::max<std::int64_t>(ShortSpace::kMostBytes, bytes_for(1))));
+  runtime::launch(kernel, blocks, threads, static_cast<std::size_t>(bytes), stream, all);
 }
 
 }  // namespace
