@@ -1,4 +1,6 @@
 // Groups' amax, their scales, and codes.
+#include <algorithm>
+
 #include "cuda/ptx/grid.cuh"
 #include "cuda/quant/encode.cuh"
 #include "cuda/quant/encode_tiles.cuh"
@@ -40,12 +42,19 @@ struct Seen {
   }
 };
 
-constexpr int kMeasuredRows = 16;  // of a thread, so that few reach memory that others want to change
+/// Of a thread: many, so that few reach memory that others want to change, or few, where processors would be
+/// left without.
+constexpr int kManyRows = 16, kFewRows = kRows;
 
-template <class Stored>
-__global__ __launch_bounds__(kThreads) void measure_rows(const __grid_constant__ RowReading r,
-                                                         const __grid_constant__ GroupAmax amax) {
+struct MeasuredOperands {
+  MeasuredRows of[kMostTogether];
+};
+
+template <class Stored, int kRowsOfThread>
+__global__ __launch_bounds__(kThreads) void measure_rows(const __grid_constant__ MeasuredOperands operands) {
   __shared__ Factors factors;
+  const RowReading& r = operands.of[blockIdx.y].rows;
+  const GroupAmax& amax = operands.of[blockIdx.y].amax;
   factors.fill(r);
   ptx::wait_for_earlier_kernels();
   ptx::let_the_next_kernel_start();
@@ -54,9 +63,9 @@ __global__ __launch_bounds__(kThreads) void measure_rows(const __grid_constant__
   Seen seen;
   std::uint32_t row =
       (blockIdx.x * static_cast<std::uint32_t>(lane.rows_at_once) + static_cast<std::uint32_t>(lane.row)) *
-      kMeasuredRows;
+      kRowsOfThread;
   Place next = r.order.at(row);
-  for (int batch = 0; batch < kMeasuredRows; batch += kRows) {
+  for (int batch = 0; batch < kRowsOfThread; batch += kRows) {
     RawRow<Stored, 1> raw[kRows];
     Place p = next;
 #pragma unroll
@@ -323,10 +332,20 @@ void launch_vectors(const RowReading& rows, Coding coding, void* stream) {
 
 }  // namespace
 
-void launch_measure(const RowReading& rows, const GroupAmax& amax, void* stream) {
-  const std::uint32_t blocks = blocks_for(rows, kMeasuredRows);
-  runtime::launch(rows.x.dtype == DType::f32 ? measure_rows<float> : measure_rows<std::uint16_t>, blocks,
-                  kThreads, 0, stream, rows, amax);
+void launch_measure(std::span<const MeasuredRows> operands, void* stream) {
+  MeasuredOperands all{};
+  std::ranges::copy(operands, all.of);
+  const auto launch = [&]<int kRowsOfThread>() {
+    std::uint32_t blocks = 0;
+    for (const MeasuredRows& x : operands) blocks = std::max(blocks, blocks_for(x.rows, kRowsOfThread));
+    if (kRowsOfThread > kFewRows && blocks < processors()) return false;
+    const dim3 grid(blocks, static_cast<unsigned>(operands.size()));
+    const bool is_f32 = operands[0].rows.x.dtype == DType::f32;
+    runtime::launch(is_f32 ? measure_rows<float, kRowsOfThread> : measure_rows<std::uint16_t, kRowsOfThread>,
+                    grid, kThreads, 0, stream, all);
+    return true;
+  };
+  if (!launch.template operator()<kManyRows>()) launch.template operator()<kFewRows>();
 }
 
 void launch_first_groups(const Sequences& sequences, std::int64_t tokens, std::int64_t* first_group,

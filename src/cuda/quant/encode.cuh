@@ -1,11 +1,13 @@
 // The kernels of encode.cu.
 #pragma once
+#include <span>
+
 #include "cuda/quant/scaling.cuh"
 
 namespace octet::cuda {
 
-/// amax of all groups, from rows.
-void launch_measure(const RowReading& rows, const GroupAmax& amax, void* stream);
+/// amax of all groups of each of up to kMostTogether operands, from rows of elements of one size.
+void launch_measure(std::span<const MeasuredRows> operands, void* stream);
 /// first_group[s] for all sequences of a packed tensor, groups of `tokens` tokens.
 void launch_first_groups(const Sequences& sequences, std::int64_t tokens, std::int64_t* first_group,
                          void* stream);

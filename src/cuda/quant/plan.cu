@@ -69,6 +69,7 @@ ScratchPlan::ScratchPlan(const std::array<std::int64_t, 4>& shape, const quant::
   const bool in_blocks = by == Granularity::block || by == Granularity::block_channel;
   channel_groups = has_scales && by_channel ? channels : 1;
   Arena arena;
+  arena.take(has_scales && by == Granularity::tensor ? kWordsOfTensors * 4 : 0);
   subtree_leaves_log2 = cuda::subtree_leaves_log2(shape, packed_sequences, channels);
   subtrees = Groups(shape, packed_sequences, quant::TreeSum::kLeafTokens << subtree_leaves_log2);
   const std::int64_t subtree_bytes = subtrees.slots() * channels * 4;

@@ -2,6 +2,7 @@
 #pragma once
 #include "cuda/quant/quantize.h"
 #include "cuda/quant/rows.cuh"
+#include "cuda/quant/scaling.cuh"
 
 namespace octet::cuda {
 
@@ -13,6 +14,9 @@ void set_rotation(RowReading& rows, std::int64_t dim, std::uint64_t seed);
 
 /// The memory of one call, as offsets from its beginning; 0 bytes of what the recipe does not need.
 struct ScratchPlan {
+  /// What begins all scratch memory of an operand of which all tokens share a scale: a word of each operand
+  /// of a launch.
+  static constexpr std::int64_t kWordsOfTensors = kMostTogether;
   Groups subtrees, scales, heads, blocks;
   int subtree_leaves_log2 = 0;
   std::int64_t subtree_sum = 0, subtree_range = 0;

@@ -80,8 +80,9 @@ ScaleMaking measure(const Call& call, Tile tile) {
     cudaMemsetAsync(call.at<void>(plan.amax), 0, static_cast<std::size_t>(plan.amax_end - plan.amax),
                     stream_of(call.stream));
   const auto measured = [&](std::int64_t offset, const Groups& groups, std::int64_t channel_groups) {
-    launch_measure(call.rows, {call.at<std::uint32_t>(offset), groups, static_cast<int>(channel_groups)},
-                   call.stream);
+    const MeasuredRows of{call.rows,
+                          {call.at<std::uint32_t>(offset), groups, static_cast<int>(channel_groups)}};
+    launch_measure({&of, 1}, call.stream);
   };
   if (of_groups) measured(plan.amax, plan.scales, plan.channel_groups);
   if (of_heads) measured(plan.head_amax, plan.heads, 1);
@@ -196,6 +197,24 @@ ShortOperand short_operand(const Call& call) {
   return operand;
 }
 
+/// Operands of short sequences. Those of which all tokens share a scale are measured before, all at once,
+/// into words of scratch memory.
+void quantize_together(std::span<ShortOperand> operands, std::uint32_t* words, void* stream) {
+  MeasuredRows measured[kMostTogether];
+  std::size_t count = 0;
+  for (ShortOperand& x : operands) {
+    ScaleMaking& making = x.coding.making;
+    if (!x.coding.groups.is_one || making.is_shared()) continue;
+    measured[count] = {x.rows, {words + count, Groups::all_in_one(), 1}};
+    making.device_shared_amax = reinterpret_cast<const float*>(words + count++);
+  }
+  if (count > 0) {
+    cudaMemsetAsync(words, 0, count * sizeof *words, stream_of(stream));
+    launch_measure({measured, count}, stream);
+  }
+  launch_short_sequences(operands, stream);
+}
+
 }  // namespace
 
 std::int64_t quantize_scratch_bytes(const std::array<std::int64_t, 4>& shape,
@@ -207,6 +226,7 @@ Status quantize(std::span<const PlainOperand> operands, void* scratch, void* str
                 Launches launches) {
   ShortOperand together[kMostTogether];
   std::size_t count = 0;
+  auto* const words_of_tensors = static_cast<std::uint32_t*>(scratch);  // where ScratchPlan has them
   for (const PlainOperand& of : operands) {
     OCTET_TRY(quant::check_quantize(of.x, of.sequences, of.recipe, of.out));
     if (of.x.shape[2] == 0) continue;
@@ -226,14 +246,14 @@ Status quantize(std::span<const PlainOperand> operands, void* scratch, void* str
     if (launches == Launches::fewest && of.recipe.smooth != Smooth::anchor) {
       const ShortOperand operand = short_operand(call);
       if (takes_short_sequences(operand)) {
-        if (count == kMostTogether) launch_short_sequences({together, count}, stream), count = 0;
+        if (count == kMostTogether) quantize_together({together, count}, words_of_tensors, stream), count = 0;
         together[count++] = operand;
         continue;
       }
     }
     quantize_in_steps(call);
   }
-  if (count > 0) launch_short_sequences({together, count}, stream);
+  if (count > 0) quantize_together({together, count}, words_of_tensors, stream);
   return launch_status("the quantiser");
 }
 

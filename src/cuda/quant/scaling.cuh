@@ -14,6 +14,14 @@ struct GroupAmax {
   int channel_groups = 1;  ///< 1, or the channels
 };
 
+/// Rows of an operand, whose groups are measured.
+struct MeasuredRows {
+  RowReading rows;
+  GroupAmax amax;
+};
+
+inline constexpr std::size_t kMostTogether = 3;  ///< operands of a launch
+
 /// The floor that a group of GroupAmax, a key block or a head, is for its tokens' (or blocks') scales.
 struct Floor {
   const std::uint32_t* amax = nullptr;  ///< null: none

@@ -60,15 +60,21 @@ __global__ __launch_bounds__(kThreads) void q_anchor_rows(const __grid_constant_
 
 Status finite_amax(std::span<const TensorView> tensors, float* amax, void* stream) {
   cudaMemsetAsync(amax, 0, sizeof(float), stream_of(stream));
+  MeasuredRows together[kMostTogether];
+  std::size_t count = 0;
   for (const TensorView& x : tensors) {
     if (x.dtype != DType::f32 && x.dtype != DType::f16 && x.dtype != DType::bf16)
       return invalid_argument("an operand's dtype is " + dtype_name(x.dtype) +
                               "; it must be f32, f16 or bf16");
     if (x.shape[0] * x.shape[1] * x.shape[2] * x.shape[3] == 0) continue;
     OCTET_TRY(check_size(x, x.shape[3], nullptr));
-    const RowReading rows = reading_of(x, {x.shape[0], x.shape[2], nullptr}, x.shape[3]);
-    launch_measure(rows, {reinterpret_cast<std::uint32_t*>(amax), Groups::all_in_one(), 1}, stream);
+    const MeasuredRows of{reading_of(x, {x.shape[0], x.shape[2], nullptr}, x.shape[3]),
+                          {reinterpret_cast<std::uint32_t*>(amax), Groups::all_in_one(), 1}};
+    if (count > 0 && (count == kMostTogether || dtype_bits(together[0].rows.x.dtype) != dtype_bits(x.dtype)))
+      launch_measure({together, count}, stream), count = 0;
+    together[count++] = of;
   }
+  if (count > 0) launch_measure({together, count}, stream);
   return launch_status("finite_amax");
 }
 

@@ -22,8 +22,12 @@ class ShortSequence : ShortStatistics<kRowVectorsLog2, kVectorsLog2> {
     if (r_.shift.data) find_mean();
     if (r_.exponent.data) find_exponents();
     if (has_groups(k_)) {
-      find_peaks(factor);
-      find_scales();
+      if (k_.making.is_shared()) {
+        take_shared_scale();
+      } else {
+        find_peaks(factor);
+        find_scales();
+      }
     }
     encode(factor);
   }
@@ -140,6 +144,24 @@ class ShortSequence : ShortStatistics<kRowVectorsLog2, kVectorsLog2> {
       if (group * of_group < first_) continue;  // another block's
       static_cast<float*>(
           k_.scales.data)[row_offset(k_.scales, b_, h_, group) + channel * k_.scales.stride[3]] = scale.scale;
+    }
+    __syncthreads();
+  }
+
+  /// The same of a shared amax, which all groups have.
+  __device__ void take_shared_scale() {
+    const quant::Scale scale = k_.making.of(k_.making.shared(), 0);
+    const int of_group = k_.groups.tokens > 0 ? static_cast<int>(k_.groups.tokens) : tokens_;
+    for (int i = thread(); i < groups_ * k_.channel_groups; i += threads()) {
+      rscales()[i] = scale.rscale;
+      const int local = i / k_.channel_groups, channel = i - local * k_.channel_groups;
+      const int group = first_group_ + local;
+      if (group * of_group < first_) continue;  // another block's
+      auto* scales = static_cast<float*>(k_.scales.data);
+      if (!k_.groups.is_one)
+        scales[row_offset(k_.scales, b_, h_, group) + channel * k_.scales.stride[3]] = scale.scale;
+      else if ((b_ | h_) == 0)
+        scales[0] = scale.scale;
     }
     __syncthreads();
   }

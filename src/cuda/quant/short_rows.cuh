@@ -80,8 +80,10 @@ class ShortRows {
       const int of_group = k_.groups.tokens > 0 ? static_cast<int>(k_.groups.tokens) : tokens_;
       first_group_ = group_of(first_);
       groups_ = group_of(end_ - 1) + 1 - first_group_;
-      look_.begin = first_group_ * of_group;
-      look_.end = min(look_.begin + groups_ * of_group, tokens_);
+      if (!k_.making.is_shared()) {
+        look_.begin = first_group_ * of_group;
+        look_.end = min(look_.begin + groups_ * of_group, tokens_);
+      }
     }
     staged_ = r_.shift.data || r_.exponent.data ? Rows{0, tokens_} : look_;
     from_ = tile::kept(static_cast<const std::uint16_t*>(r_.x.data) +

@@ -156,7 +156,9 @@ bool takes_short_sequences(const ShortOperand& operand) {
   if (!is_16_bit || !has_width || r.order.sequences.cu_seqlens || r.x.shape[2] > ShortSpace::kMostBytes ||
       units_of(operand) == 0)
     return false;
-  if (k.making.is_shared() || k.making.head_floor.octaves > 0 || k.groups.is_one) return false;
+  if (k.making.head_floor.octaves > 0 || (k.making.is_shared() && k.scale_of != ScaleOf::group)) return false;
+  // The one scale of a tensor is of its rows as they are read: means and exponents are made here.
+  if (k.groups.is_one && !k.making.is_shared() && (r.shift.data || r.exponent.data)) return false;
   if (has_groups(k) && k.groups.per_head * k.channel_groups > kMostGroupWords) return false;
   if (r.exponent.data && (r.shift.data || r.hadamard > 0 || r.confine != Confine::row)) return false;
   return bytes_of(operand) <= ShortSpace::kMostBytes;

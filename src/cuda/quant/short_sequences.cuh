@@ -9,14 +9,13 @@ namespace octet::cuda {
 /// An operand all of whose steps are done in one launch.
 struct ShortOperand {
   RowReading rows;  ///< shift.data: K's mean is taken, and goes there; exponent.data: V's exponents likewise
-  Coding coding;    ///< groups: those that share a scale, or a floor of tokens' scales
+  Coding coding;  ///< groups: those that share a scale, or a floor of tokens' scales; with a shared amax the
+                  ///< scales are of that, and nothing is measured
   int rows_of_part = 0;  ///< of a block of threads; set by the launch
 };
 
-inline constexpr std::size_t kMostTogether = 3;  ///< operands of a launch
-
 /// Whether launch_short_sequences() takes the operand: dense sequences of 16-bit numbers that shared memory
-/// holds, scales and floors of no more than a sequence.
+/// holds, scales and floors of no more than a sequence or of a shared amax.
 bool takes_short_sequences(const ShortOperand& operand);
 
 /// Means, exponents, scales and codes of up to kMostTogether operands.
