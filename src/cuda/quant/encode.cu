@@ -43,7 +43,7 @@ struct Seen {
 };
 
 /// Of a thread: many, so that few reach memory that others want to change, or few, where processors would be
-/// left without.
+/// left without; a launch has several operands then.
 constexpr int kManyRows = 16, kFewRows = kRows;
 
 struct MeasuredOperands {
@@ -53,8 +53,10 @@ struct MeasuredOperands {
 template <class Stored, int kRowsOfThread>
 __global__ __launch_bounds__(kThreads) void measure_rows(const __grid_constant__ MeasuredOperands operands) {
   __shared__ Factors factors;
-  const RowReading& r = operands.of[blockIdx.y].rows;
-  const GroupAmax& amax = operands.of[blockIdx.y].amax;
+  // note: where rows are many, whoever finds parameters by an index takes 4 % longer.
+  const MeasuredRows& operand = operands.of[kRowsOfThread == kFewRows ? blockIdx.y : 0];
+  const RowReading& r = operand.rows;
+  const GroupAmax& amax = operand.amax;
   factors.fill(r);
   ptx::wait_for_earlier_kernels();
   ptx::let_the_next_kernel_start();
@@ -97,6 +99,12 @@ __global__ __launch_bounds__(kThreads) void measure_rows(const __grid_constant__
       }
       r.order.step(p, row - kRows + static_cast<std::uint32_t>(u) + 1);
     }
+  }
+  if (amax.groups.is_one && amax.channel_groups == 1) {
+    // One of a warp reaches the word that all want.
+    const std::uint32_t most = __reduce_max_sync(kAllLanes, seen.most[0]);
+    seen.most[0] = threadIdx.x % kWarp == 0 ? most : 0;
+    seen.slot = 0;
   }
   seen.flush(amax, lane.first, r.channels);
 }
@@ -330,22 +338,28 @@ void launch_vectors(const RowReading& rows, Coding coding, void* stream) {
                   rows, coding);
 }
 
+template <int kRowsOfThread>
+void launch_measured(const MeasuredOperands& operands, std::uint32_t blocks, unsigned count, void* stream) {
+  const bool is_f32 = operands.of[0].rows.x.dtype == DType::f32;
+  runtime::launch(is_f32 ? measure_rows<float, kRowsOfThread> : measure_rows<std::uint16_t, kRowsOfThread>,
+                  dim3(blocks, count), kThreads, 0, stream, operands);
+}
+
 }  // namespace
 
 void launch_measure(std::span<const MeasuredRows> operands, void* stream) {
-  MeasuredOperands all{};
-  std::ranges::copy(operands, all.of);
-  const auto launch = [&]<int kRowsOfThread>() {
-    std::uint32_t blocks = 0;
-    for (const MeasuredRows& x : operands) blocks = std::max(blocks, blocks_for(x.rows, kRowsOfThread));
-    if (kRowsOfThread > kFewRows && blocks < processors()) return false;
-    const dim3 grid(blocks, static_cast<unsigned>(operands.size()));
-    const bool is_f32 = operands[0].rows.x.dtype == DType::f32;
-    runtime::launch(is_f32 ? measure_rows<float, kRowsOfThread> : measure_rows<std::uint16_t, kRowsOfThread>,
-                    grid, kThreads, 0, stream, all);
-    return true;
-  };
-  if (!launch.template operator()<kManyRows>()) launch.template operator()<kFewRows>();
+  MeasuredOperands few{};
+  std::uint32_t most = 0;
+  unsigned count = 0;
+  for (const MeasuredRows& x : operands) {
+    if (const std::uint32_t blocks = blocks_for(x.rows, kManyRows); blocks >= processors()) {
+      launch_measured<kManyRows>({{x}}, blocks, 1, stream);
+      continue;
+    }
+    few.of[count++] = x;
+    most = std::max(most, blocks_for(x.rows, kFewRows));
+  }
+  if (count > 0) launch_measured<kFewRows>(few, most, count, stream);
 }
 
 void launch_first_groups(const Sequences& sequences, std::int64_t tokens, std::int64_t* first_group,

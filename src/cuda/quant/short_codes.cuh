@@ -8,10 +8,10 @@
 
 namespace octet::cuda {
 
-/// All steps of a block of threads: kRowVectorsLog2 and kVectorsLog2 as in ShortRows.
-template <int kRowVectorsLog2, VectorsLog2 kVectorsLog2>
-class ShortSequence : ShortStatistics<kRowVectorsLog2, kVectorsLog2> {
-  using Base = ShortStatistics<kRowVectorsLog2, kVectorsLog2>;
+/// All steps of a block of threads: parameters as in ShortRows.
+template <int kRowVectorsLog2, VectorsLog2 kVectorsLog2, GroupScales kGroupScales>
+class ShortSequence : ShortStatistics<kRowVectorsLog2, kVectorsLog2, kGroupScales> {
+  using Base = ShortStatistics<kRowVectorsLog2, kVectorsLog2, kGroupScales>;
 
  public:
   using Base::Base, Base::has_rows, Base::kWidth;
@@ -22,7 +22,7 @@ class ShortSequence : ShortStatistics<kRowVectorsLog2, kVectorsLog2> {
     if (r_.shift.data) find_mean();
     if (r_.exponent.data) find_exponents();
     if (has_groups(k_)) {
-      if (k_.making.is_shared()) {
+      if constexpr (kGroupScales == GroupScales::shared) {
         take_shared_scale();
       } else {
         find_peaks(factor);

@@ -19,6 +19,12 @@ enum class VectorsLog2 : std::int32_t {
   of_most = 2,  ///< still more so: the card takes them in many waves; of up to 64 channels
 };
 
+/// What groups' scales are made of. note: kernels of their own, for a branch takes all others 2 % longer.
+enum class GroupScales : std::int32_t {
+  measured,  ///< the groups' rows
+  shared,    ///< an amax that all share
+};
+
 /// What a block of threads has in shared memory behind the rows, as offsets in words of 4 bytes.
 struct ShortSpace {
   static constexpr int kLeaf = static_cast<int>(quant::TreeSum::kLeafTokens);
@@ -55,7 +61,7 @@ OCTET_HD int group_words(const Coding& k) {
 /// kRowVectorsLog2: vectors (of kChannels) of a row; kVectorsLog2: those of them that a thread turns into
 /// codes. note: bf16 and f16 are one kernel, which is half as much to compile; a warp asks which once a
 /// vector or more.
-template <int kRowVectorsLog2, VectorsLog2 kVectorsLog2>
+template <int kRowVectorsLog2, VectorsLog2 kVectorsLog2, GroupScales kGroupScales>
 class ShortRows {
   static constexpr int kLanesLog2 = kRowVectorsLog2 - static_cast<int>(kVectorsLog2);
 
@@ -80,7 +86,7 @@ class ShortRows {
       const int of_group = k_.groups.tokens > 0 ? static_cast<int>(k_.groups.tokens) : tokens_;
       first_group_ = group_of(first_);
       groups_ = group_of(end_ - 1) + 1 - first_group_;
-      if (!k_.making.is_shared()) {
+      if constexpr (kGroupScales == GroupScales::measured) {
         look_.begin = first_group_ * of_group;
         look_.end = min(look_.begin + groups_ * of_group, tokens_);
       }

@@ -27,10 +27,10 @@ struct ShortOperands {
 constexpr int most_threads(VectorsLog2 vectors) { return vectors == VectorsLog2::of_most ? 128 : 448; }
 constexpr int least_blocks(VectorsLog2 vectors) { return vectors == VectorsLog2::of_most ? 5 : 2; }
 
-template <int kRowVectorsLog2, VectorsLog2 kVectorsLog2>
+template <int kRowVectorsLog2, VectorsLog2 kVectorsLog2, GroupScales kGroupScales = GroupScales::measured>
 __global__ __launch_bounds__(most_threads(kVectorsLog2), least_blocks(kVectorsLog2)) void short_sequences(
     const __grid_constant__ ShortOperands operands) {
-  using Sequence = ShortSequence<kRowVectorsLog2, kVectorsLog2>;
+  using Sequence = ShortSequence<kRowVectorsLog2, kVectorsLog2, kGroupScales>;
   extern __shared__ uint4 space_memory[];
   __shared__ Factors factors;
   const ShortOperand& x = operands.of[blockIdx.z];
@@ -57,22 +57,23 @@ enum class TokenScales : std::int32_t { not_all, all };
 constexpr int kLeastRowVectorsLog2 = 2, kMostRowVectorsLog2 = 4;
 using Kernel = void (*)(ShortOperands);
 
-template <VectorsLog2 kVectors>
+template <VectorsLog2 kVectors, GroupScales kScales = GroupScales::measured>
 Kernel kernel_of_width(int row_vectors_log2) {
-  constexpr Kernel kKernels[] = {short_sequences<2, kVectors>, short_sequences<3, kVectors>,
-                                 short_sequences<4, kVectors>};
+  constexpr Kernel kKernels[] = {short_sequences<2, kVectors, kScales>, short_sequences<3, kVectors, kScales>,
+                                 short_sequences<4, kVectors, kScales>};
   return kKernels[row_vectors_log2 - kLeastRowVectorsLog2];
 }
 Kernel kernel_of(const ShortOperand& x, VectorsLog2 vectors) {
   using enum VectorsLog2;
   const int log2 = x.rows.lanes_log2;
+  if (x.coding.making.is_shared()) return kernel_of_width<of_many, GroupScales::shared>(log2);
   if (vectors == of_few) return kernel_of_width<of_few>(log2);
   if (vectors == of_many) return kernel_of_width<of_many>(log2);
   return log2 == 2 ? short_sequences<2, of_most> : short_sequences<3, of_most>;
 }
 /// Whether one kernel takes both.
 bool are_alike(const ShortOperand& a, const ShortOperand& b) {
-  return a.rows.lanes_log2 == b.rows.lanes_log2;
+  return a.rows.lanes_log2 == b.rows.lanes_log2 && a.coding.making.is_shared() == b.coding.making.is_shared();
 }
 
 std::uint32_t divided_up(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
@@ -116,7 +117,9 @@ void launch_together(std::span<const ShortOperand> operands, void* stream) {
   }
   const std::uint32_t wanted = parts_for(sequences);
   const int width_log2 = operands[0].rows.lanes_log2;
-  const VectorsLog2 vectors = vectors_for(width_log2, tokens, sequences, scales);
+  const VectorsLog2 vectors = operands[0].coding.making.is_shared()
+                                  ? VectorsLog2::of_many
+                                  : vectors_for(width_log2, tokens, sequences, scales);
   const int lanes_log2 = width_log2 - static_cast<int>(vectors);
   // As many threads as rows take, in rounds of which none has many more than another.
   const std::uint32_t of_rows = tokens << lanes_log2,

@@ -10,9 +10,9 @@
 
 namespace octet::cuda {
 
-template <int kRowVectorsLog2, VectorsLog2 kVectorsLog2>
-class ShortStatistics : public ShortRows<kRowVectorsLog2, kVectorsLog2> {
-  using Base = ShortRows<kRowVectorsLog2, kVectorsLog2>;
+template <int kRowVectorsLog2, VectorsLog2 kVectorsLog2, GroupScales kGroupScales>
+class ShortStatistics : public ShortRows<kRowVectorsLog2, kVectorsLog2, kGroupScales> {
+  using Base = ShortRows<kRowVectorsLog2, kVectorsLog2, kGroupScales>;
 
  public:
   using Base::Base;
