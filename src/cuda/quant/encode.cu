@@ -43,7 +43,7 @@ struct Seen {
 };
 
 /// Of a thread: many, so that few reach memory that others want to change, or few, where processors would be
-/// left without; a launch has several operands then.
+/// left without, of 16 bits; a launch has several operands then.
 constexpr int kManyRows = 16, kFewRows = kRows;
 
 struct MeasuredOperands {
@@ -51,7 +51,8 @@ struct MeasuredOperands {
 };
 
 template <class Stored, int kRowsOfThread>
-__global__ __launch_bounds__(kThreads) void measure_rows(const __grid_constant__ MeasuredOperands operands) {
+__global__ void __launch_bounds__(kThreads, 2)
+    measure_rows(const __grid_constant__ MeasuredOperands operands) {
   __shared__ Factors factors;
   // note: where rows are many, whoever finds parameters by an index takes 4 % longer.
   const MeasuredRows& operand = operands.of[kRowsOfThread == kFewRows ? blockIdx.y : 0];
@@ -340,9 +341,10 @@ void launch_vectors(const RowReading& rows, Coding coding, void* stream) {
 
 template <int kRowsOfThread>
 void launch_measured(const MeasuredOperands& operands, std::uint32_t blocks, unsigned count, void* stream) {
-  const bool is_f32 = operands.of[0].rows.x.dtype == DType::f32;
-  runtime::launch(is_f32 ? measure_rows<float, kRowsOfThread> : measure_rows<std::uint16_t, kRowsOfThread>,
-                  dim3(blocks, count), kThreads, 0, stream, operands);
+  auto* kernel = measure_rows<std::uint16_t, kRowsOfThread>;
+  if constexpr (kRowsOfThread == kManyRows)
+    if (operands.of[0].rows.x.dtype == DType::f32) kernel = measure_rows<float, kRowsOfThread>;
+  runtime::launch(kernel, dim3(blocks, count), kThreads, 0, stream, operands);
 }
 
 }  // namespace
@@ -352,7 +354,8 @@ void launch_measure(std::span<const MeasuredRows> operands, void* stream) {
   std::uint32_t most = 0;
   unsigned count = 0;
   for (const MeasuredRows& x : operands) {
-    if (const std::uint32_t blocks = blocks_for(x.rows, kManyRows); blocks >= processors()) {
+    const std::uint32_t blocks = blocks_for(x.rows, kManyRows);
+    if (blocks >= processors() || x.rows.x.dtype == DType::f32) {
       launch_measured<kManyRows>({{x}}, blocks, 1, stream);
       continue;
     }
