@@ -54,7 +54,7 @@ template <class Stored, int kRowsOfThread>
 __global__ void __launch_bounds__(kThreads, 2)
     measure_rows(const __grid_constant__ MeasuredOperands operands) {
   __shared__ Factors factors;
-  // note: where rows are many, whoever finds parameters by an index takes 4 % longer.
+  // note: parameters that are found by an index cost long measures time (docs/cuda.md).
   const MeasuredRows& operand = operands.of[kRowsOfThread == kFewRows ? blockIdx.y : 0];
   const RowReading& r = operand.rows;
   const GroupAmax& amax = operand.amax;
