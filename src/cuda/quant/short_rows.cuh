@@ -19,7 +19,8 @@ enum class VectorsLog2 : std::int32_t {
   of_most = 2,  ///< still more so: the card takes them in many waves; of up to 64 channels
 };
 
-/// What groups' scales are made of. note: kernels of their own, for a branch took all others 1 to 2 % longer (docs/cuda.md).
+/// What groups' scales are made of. note: kernels of their own, for a branch took all others 1 to 2 % longer
+/// (docs/cuda.md).
 enum class GroupScales : std::int32_t {
   measured,  ///< the groups' rows
   shared,    ///< an amax that all share
