@@ -575,7 +575,8 @@ int compare_together(unsigned seed) {
   for (const DType dtype : {DType::f16, DType::bf16})
     for (const std::int64_t dim : {32, 64, 80, 128})
       for (const std::int64_t keys : {1, 49, 197, 600})
-        for (const Granularity of_k : {Granularity::token, Granularity::block, Granularity::channel}) {
+        for (const Granularity of_k :
+             {Granularity::token, Granularity::block, Granularity::channel, Granularity::tensor}) {
           Case c[3];
           for (int i = 0; i < 3; ++i) {
             c[i].shape = {2, i == 0 ? 6 : 3, i == 0 ? 33 : keys, i == 2 ? 64 : dim};
@@ -585,6 +586,12 @@ int compare_together(unsigned seed) {
           c[0].recipe.rotate = c[1].recipe.rotate = Rotate::on;
           c[1].recipe.smooth = Smooth::mean, c[1].recipe.granularity = of_k;
           c[2].recipe.equalise = Equalise::on, c[2].recipe.block_floor_octaves = 8;
+          if (of_k == Granularity::tensor)  // qflash's recipe: one scale of each operand, and nothing else
+            for (Case& of : c) {
+              of.recipe.granularity = of_k, of.recipe.rotate = Rotate::off;
+              of.recipe.smooth = Smooth::none, of.recipe.equalise = Equalise::off;
+              of.recipe.block_floor_octaves = 0;
+            }
           std::vector<std::unique_ptr<Twin>> x;
           std::vector<std::unique_ptr<Written>> together, apart;
           std::vector<cuda::PlainOperand> operands;

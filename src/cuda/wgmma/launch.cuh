@@ -38,16 +38,20 @@ class Launches {
       const cudaError_t error = cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                      static_cast<int>(kBytes));
       if (error != cudaSuccess) return error;
-      // Rows that see as many keys take as long: then as many blocks of threads as there are processors share
-      // them out.
+      constexpr std::int32_t kRows = SharedPlan<S, tile_of<S>(kIndex)>::kRows;
+      const std::int32_t all = groups * heads;
+      // Rows that see as many keys take as long: then a head's last tile, where rows do not fill it, is
+      // short, and as many blocks of threads as there are processors share tiles out.
       const bool alike = call.hides_keys == 0 && !call.queries.cu_seqlens;
-      const std::int64_t all = std::int64_t{groups} * heads;
-      dim3 blocks(static_cast<unsigned>(groups), static_cast<unsigned>(heads));
-      if (SharedPlan<S, tile_of<S>(kIndex)>::kSharesOut)
-        blocks = dim3(static_cast<unsigned>(alike ? std::min(all, runtime::processors()) : all));
+      const bool has_short = alike && call.queries.groups > 1 && call.queries.tokens % kRows != 0;
+      const RowTiles tiles{Divider(has_short ? call.queries.groups - 1 : groups), Divider(heads),
+                           has_short ? call.queries.count : 1, all};
+      std::int64_t blocks = all;
+      if (SharedPlan<S, tile_of<S>(kIndex)>::kSharesOut && alike)
+        blocks = std::min(blocks, runtime::processors());
       const dim3 threads((tile_of<S>(kIndex).warpgroups + 1) * kWarpgroup);
-      return runtime::launch(kKernel, blocks, threads, kBytes, stream, call,
-                             RowTiles{Divider(groups), heads});
+      return runtime::launch(kKernel, dim3(static_cast<unsigned>(blocks)), threads, kBytes, stream, call,
+                             tiles);
     } else {
       return cudaErrorInvalidValue;
     }

@@ -7,10 +7,12 @@
 
 namespace octet::cuda::wgmma {
 
-/// Tiles of query rows: groups of all sequences, of each head.
+/// Tiles of query rows, in the order in which blocks of threads take them: `first` tiles of each head of each
+/// of `sequences`, then those that are left, one of each. Where sequences are not counted apart, all their
+/// tiles are `first` ones of a head.
 struct RowTiles {
-  Divider groups;
-  std::int32_t heads;
+  Divider first, heads;
+  std::int32_t sequences, count;
 };
 
 struct Kernels {

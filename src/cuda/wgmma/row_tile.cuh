@@ -24,28 +24,29 @@ class TileOrder {
   __device__ __forceinline__ TileOrder(const Call& call, const RowTiles& tiles)
       : call_(call), tiles_(tiles) {}
 
-  /// Tile number i of the block of threads. The last ones of a head come first: under a causal mask they are
-  /// the longest.
+  /// Tile number i. The last ones of a head come first: under a causal mask they are the longest. Where all
+  /// rows see as many keys, a head's shorter last one comes after all others, for it leaves least to wait for
+  /// at the end.
   __device__ __forceinline__ RowTile at(std::int32_t i) const {
-    if constexpr (!kSharesOut)
-      return of_group(static_cast<std::int32_t>(gridDim.x - 1 - blockIdx.x),
-                      static_cast<std::int32_t>(blockIdx.y));
-    const std::int32_t head = i / tiles_.groups;
-    return of_group(tiles_.groups - 1 - (i - head * tiles_.groups), head);
+    const std::int32_t of_first = tiles_.first * tiles_.sequences * tiles_.heads;
+    const bool is_short = i >= of_first;
+    const std::int32_t row = is_short ? i - of_first : i / tiles_.first, sequence = row / tiles_.heads;
+    const std::int32_t group = is_short ? tiles_.first : tiles_.first - 1 - (i - row * tiles_.first);
+    return of_group(sequence * call_.queries.groups + group, row - sequence * tiles_.heads);
   }
   /// body(i) of the block of threads' tiles, one after the other; it returns i.
   template <class Body>
   __device__ __forceinline__ void each(const Body& body) const {
+    std::int32_t i = static_cast<std::int32_t>(blockIdx.x);
     if constexpr (!kSharesOut) {
-      body(0);
+      body(i);
     } else {
-      std::int32_t i = static_cast<std::int32_t>(blockIdx.x);
 #pragma unroll 1
-      while (i < tiles_.groups * tiles_.heads) i = body(i) + static_cast<std::int32_t>(gridDim.x);
+      while (i < tiles_.count) i = body(i) + static_cast<std::int32_t>(gridDim.x);
     }
   }
   __device__ __forceinline__ bool is_last(std::int32_t i) const {
-    return !kSharesOut || i + static_cast<std::int32_t>(gridDim.x) >= tiles_.groups * tiles_.heads;
+    return !kSharesOut || i + static_cast<std::int32_t>(gridDim.x) >= tiles_.count;
   }
   __device__ __forceinline__ KeyBlocks blocks_of(const RowTile& tile) const {
     return KeyBlocks(call_, Visibility{call_, tile.queries.length, tile.keys.length}, tile.keys,
