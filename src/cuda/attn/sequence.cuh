@@ -31,6 +31,7 @@ __device__ __forceinline__ std::int32_t sequence_of_group(const DeviceSequences&
                                                           const Divider& size) {
   if (!all.cu_seqlens) return group / all.groups;
   std::int32_t low = 0, high = all.count - 1;
+#pragma unroll 1
   while (low < high) {
     const std::int32_t middle = (low + high + 1) / 2;
     if (first_group_bound(all, middle, size) <= group)
@@ -48,6 +49,7 @@ __device__ __forceinline__ std::int64_t first_scale_group(const DeviceSequences&
   if (tokens_per_scale == 0) return index;
   if (tokens_per_scale == 1) return all.cu_seqlens[index];
   std::int64_t groups = 0;
+#pragma unroll 1
   for (std::int32_t s = 0; s < index; ++s)
     groups += (all.cu_seqlens[s + 1] - all.cu_seqlens[s] + tokens_per_scale - 1) / tokens_per_scale;
   return groups;

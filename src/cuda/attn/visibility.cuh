@@ -4,6 +4,7 @@
 
 #include "cuda/attn/call.h"
 #include "cuda/attn/operand.cuh"
+#include "cuda/ptx/convert.cuh"
 #include "cuda/tile/kept.cuh"
 
 namespace octet::cuda::attn {
@@ -54,7 +55,11 @@ class HeadBias {
     const DeviceTensor& bias = call_.bias;
     const std::int64_t offset =
         bias.along(0, batch_) + bias.along(1, head_) + bias.along(2, query) + bias.along(3, key);
-    if (call_.bias_kind == AttentionDesc::Bias::additive) return number_at(bias.data, bias.dtype, offset);
+    if (call_.bias_kind == AttentionDesc::Bias::additive) {
+      if (bias.dtype == DType::f32) return static_cast<const float*>(bias.data)[offset];
+      const std::uint16_t code = static_cast<const std::uint16_t*>(bias.data)[offset];
+      return bias.dtype == DType::f16 ? ptx::number_of_f16(code) : f32_from_bf16(code);
+    }
     return static_cast<const std::uint8_t*>(bias.data)[offset] ? 0.0f : kMinusInfinity;
   }
 

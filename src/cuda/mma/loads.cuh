@@ -154,7 +154,7 @@ class Loads {
       Elements<S::kQk, 16> element{};
 #pragma unroll 1
       for (int c = 0; c < kElements && first + c < x.dim && token < tokens; ++c)
-        element.of[c] = element_of<S::kQk>(q.number(token, first + c));
+        element.of[c] = q.element<S::kQk>(token, first + c);
       *reinterpret_cast<uint4*>(shared_.tiles.q + tile::chunk_offset<Tiles::kQkRow>(row, chunk)) =
           __builtin_bit_cast(uint4, element);
     }

@@ -216,7 +216,7 @@ class Packing {
       for (int s = 0; s < kSlots; ++s) {
         const int key = tile::key_of_slot(word * kSlots + s, kBytes);
         const bool exists = key < count && channel < call_.dim_v;
-        element.of[s] = exists ? element_of_value(v.number(begin + key, channel)) : ElementOf<S::kV>{};
+        element.of[s] = exists ? element_of_value(v, begin + key, channel) : ElementOf<S::kV>{};
       }
       to[channel * kRowWords + word] = __builtin_bit_cast(std::uint32_t, element);
     }
@@ -231,11 +231,12 @@ class Packing {
         channels[c] = scheme_.channel({v.scale(begin, min(c, call_.dim_v - 1)), 0});
     }
   }
-  __device__ ElementOf<S::kV> element_of_value(float number) const {
+  __device__ ElementOf<S::kV> element_of_value(const attn::HeadOperand& v, std::int32_t token,
+                                               std::int32_t channel) const {
     if constexpr (requires { scheme_.value(1.0f); })
-      return attn::element_of<S::kV>(scheme_.value(number));
+      return attn::element_of<S::kV>(scheme_.value(v.number(token, channel)));
     else
-      return attn::element_of<S::kV>(number);
+      return v.element<S::kV>(token, channel);
   }
 
   __device__ void put_keys(const attn::HeadOperand& k, std::int32_t begin, std::int32_t count,
@@ -250,8 +251,7 @@ class Packing {
       for (int e = 0; e < kElements; ++e) {
         const int channel = word * kElements + e;
         const bool exists = key < count && channel < k.operand().dim;
-        element.of[e] =
-            exists ? attn::element_of<S::kQk>(k.number(begin + key, channel)) : ElementOf<S::kQk>{};
+        element.of[e] = exists ? k.element<S::kQk>(begin + key, channel) : ElementOf<S::kQk>{};
       }
       to[i] = __builtin_bit_cast(std::uint32_t, element);
     }

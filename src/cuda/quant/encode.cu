@@ -238,6 +238,7 @@ __global__ __launch_bounds__(kThreads, 2) void encode_rows(const __grid_constant
   const std::uint32_t end = rows.first + rows.count;
   const int iterations = static_cast<int>((rows.count + static_cast<std::uint32_t>(lane.rows_at_once) - 1) /
                                           static_cast<std::uint32_t>(lane.rows_at_once));
+  const bool writes_words = k.in_vectors && k.codes.dtype == DType::s8 && !k.clamps;
   Steps<kVectors> steps;
   std::uint32_t most = 0;                      // of the thread's rows
   float least = float_of(kF32Inf), floor = 0;  // of their scales; of the tile
@@ -294,7 +295,12 @@ __global__ __launch_bounds__(kThreads, 2) void encode_rows(const __grid_constant
 #pragma unroll
       for (int j = 0; j < kVectors; ++j) {
         const int channel = lane.first + j * lane.step;
-        if (channel < r.channels) write_vector(k, codes + channel, r.channels - channel, v + j * kChannels);
+        if (channel >= r.channels) continue;
+        if (writes_words && channel + kChannels <= r.channels)
+          *reinterpret_cast<uint2*>(static_cast<std::int8_t*>(k.codes.data) + codes + channel) =
+              codes_in_words(v + j * kChannels);
+        else
+          write_vector(k, codes + channel, r.channels - channel, Eight(v + j * kChannels));
       }
     }
     if (k.tile == Tile::none || round == 1) return;

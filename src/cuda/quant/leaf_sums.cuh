@@ -41,11 +41,11 @@ struct SegmentColumns {
 /// The first and the second number of a word.
 template <DType kType>
 __device__ float low_number(std::uint32_t word) {
-  return kType == DType::bf16 ? float_of(word << 16) : number_of_f16(word & 0xffffu);
+  return kType == DType::bf16 ? float_of(word << 16) : ptx::number_of_f16(word & 0xffffu);
 }
 template <DType kType>
 __device__ float high_number(std::uint32_t word) {
-  return kType == DType::bf16 ? float_of(word & 0xffff0000u) : number_of_f16(word >> 16);
+  return kType == DType::bf16 ? float_of(word & 0xffff0000u) : ptx::number_of_f16(word >> 16);
 }
 
 /// The words of the two channels.

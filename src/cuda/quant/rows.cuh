@@ -5,7 +5,7 @@
 #pragma once
 #include <cstdint>
 
-#include "cuda/quant/convert.cuh"
+#include "cuda/ptx/convert.cuh"
 #include "cuda/quant/places.cuh"
 #include "numerics/formats.h"
 #include "octet/types.hpp"
@@ -140,7 +140,7 @@ __device__ void to_floats(const Raw<Stored>& raw, DType dtype, float* v) {
     } else {
 #pragma unroll
       for (int i = 0; i < kChannels; i += 2)
-        v[i] = number_of_f16(words[i / 2] & 0xffffu), v[i + 1] = number_of_f16(words[i / 2] >> 16);
+        v[i] = ptx::number_of_f16(words[i / 2] & 0xffffu), v[i + 1] = ptx::number_of_f16(words[i / 2] >> 16);
     }
   }
 }
@@ -282,7 +282,7 @@ template <int kCount>
 __device__ std::uint32_t largest_bits(const float (&v)[kCount]) {
   float most = magnitude(v[0]);
 #pragma unroll
-  for (int i = 1; i < kCount; ++i) most = larger_or_nan(most, v[i]);
+  for (int i = 1; i < kCount; ++i) most = ptx::larger_or_nan(most, v[i]);
   return size_bits(most);
 }
 

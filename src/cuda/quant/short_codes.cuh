@@ -167,7 +167,7 @@ class ShortSequence : ShortStatistics<kRowVectorsLog2, kVectorsLog2, kGroupScale
   }
 
   /// Formats that a row's codes are written in at once. note: write_vector() is for all, and a warp that goes
-  /// through it once waits for its code.
+  /// there once waits for its code.
   enum class Words : std::int32_t { none, s8, f16 };
   __device__ Words words_of_codes() const {
     if (!k_.in_vectors || r_.channels != kWidth) return Words::none;
@@ -192,7 +192,7 @@ class ShortSequence : ShortStatistics<kRowVectorsLog2, kVectorsLog2, kGroupScale
       for (int j = 0; j < kVectors; ++j) {
         const int channel = j * lane_.step;
         if (lane_.first + channel < r_.channels)
-          write_vector(k_, offset + channel, r_.channels - lane_.first - channel, v + j * kChannels);
+          write_vector(k_, offset + channel, r_.channels - lane_.first - channel, Eight(v + j * kChannels));
       }
     }
   }

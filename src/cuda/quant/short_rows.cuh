@@ -143,7 +143,7 @@ class ShortRows {
       for (int i = 0; i < kCount; ++i) x[i] = float_of(code[i] << 16);
     } else {
 #pragma unroll
-      for (int i = 0; i < kCount; ++i) x[i] = number_of_f16(code[i]);
+      for (int i = 0; i < kCount; ++i) x[i] = ptx::number_of_f16(code[i]);
     }
   }
 

@@ -39,7 +39,7 @@ struct PairRange {
   template <DType kType>
   __device__ static std::uint32_t field(std::uint32_t code) {
     const std::uint32_t size = code & 0x7fffu;
-    return (kType == DType::bf16 ? size << 16 : bits_of(number_of_f16(size))) >> kF32MantissaBits;
+    return (kType == DType::bf16 ? size << 16 : bits_of(ptx::number_of_f16(size))) >> kF32MantissaBits;
   }
 };
 

@@ -543,35 +543,36 @@ __global__ __launch_bounds__(kThreads) void finish_exponents(const __grid_consta
   ptx::let_the_next_kernel_start();
   const UnitPlace at(r, blockIdx.x);
   const SubtreesOfSequence of = subtrees_of(r, trees, at.unit, at.s);
-  if (squares == Squares::not_added)
-    return add_squares_again<Stored>(r, trees, at, of, exponent, space, orders);
-  const int width = r.lanes() * kChannels, parts = static_cast<int>(blockDim.x) / width;
-  const int thread = static_cast<int>(threadIdx.x), channel = thread % width, part = thread / width;
-  const int each = part_subtrees(of.count, parts), own = min(each, of.count - part * each);
-  if (channel < r.channels && own > 0) {
-    const std::int64_t from = (of.first + std::int64_t{part} * each) * trees.stride + channel;
-    std::uint32_t range = kRangeOfZeros;
-    constexpr int kAtOnce = 8;
-    for (int i = 0; i < own; i += kAtOnce) {
-      std::uint32_t some[kAtOnce];
-#pragma unroll
-      for (int j = 0; j < kAtOnce; ++j)
-        some[j] = load_now(trees.range + from + min(i + j, own - 1) * trees.stride);
-#pragma unroll
-      for (int j = 0; j < kAtOnce; ++j) range = joined_range(range, some[j]);
-    }
-    space.range[0][thread] = range;
-    space.sum[0][thread] =
-        tree_sum(own, [&](int i) { return load_now(trees.sum + from + i * trees.stride); });
-  }
-  __syncthreads();
   SquareSum of_channel;
-  if (part == 0 && channel < r.channels && of.count > 0) {
-    const int used = (of.count + each - 1) / each;
-    const float sum = tree_sum(used, [&](int i) { return space.sum[0][i * width + channel]; });
-    std::uint32_t range = kRangeOfZeros;
-    for (int i = 0; i < used; ++i) range = joined_range(range, space.range[0][i * width + channel]);
-    of_channel = scaled_squares(sum, range);
+  of_channel.is_good = squares == Squares::added;
+  if (squares == Squares::added) {
+    const int width = r.lanes() * kChannels, parts = static_cast<int>(blockDim.x) / width;
+    const int thread = static_cast<int>(threadIdx.x), channel = thread % width, part = thread / width;
+    const int each = part_subtrees(of.count, parts), own = min(each, of.count - part * each);
+    if (channel < r.channels && own > 0) {
+      const std::int64_t from = (of.first + std::int64_t{part} * each) * trees.stride + channel;
+      std::uint32_t range = kRangeOfZeros;
+      constexpr int kAtOnce = 8;
+      for (int i = 0; i < own; i += kAtOnce) {
+        std::uint32_t some[kAtOnce];
+#pragma unroll
+        for (int j = 0; j < kAtOnce; ++j)
+          some[j] = load_now(trees.range + from + min(i + j, own - 1) * trees.stride);
+#pragma unroll
+        for (int j = 0; j < kAtOnce; ++j) range = joined_range(range, some[j]);
+      }
+      space.range[0][thread] = range;
+      space.sum[0][thread] =
+          tree_sum(own, [&](int i) { return load_now(trees.sum + from + i * trees.stride); });
+    }
+    __syncthreads();
+    if (part == 0 && channel < r.channels && of.count > 0) {
+      const int used = (of.count + each - 1) / each;
+      const float sum = tree_sum(used, [&](int i) { return space.sum[0][i * width + channel]; });
+      std::uint32_t range = kRangeOfZeros;
+      for (int i = 0; i < used; ++i) range = joined_range(range, space.range[0][i * width + channel]);
+      of_channel = scaled_squares(sum, range);
+    }
   }
   if (__syncthreads_and(of_channel.is_good))
     write_exponents(r, at, exponent, of_channel.sum, of_channel.amax, orders);

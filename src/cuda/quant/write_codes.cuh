@@ -68,16 +68,26 @@ __device__ inline uint2 codes_in_words(const float* at) {
 __device__ inline uint4 f16_codes_in_words(const float* at) {
   std::uint32_t words[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) words[i] = f16_code(at[2 * i]) | f16_code(at[2 * i + 1]) << 16;
+  for (int i = 0; i < 4; ++i) words[i] = ptx::f16_code(at[2 * i]) | ptx::f16_code(at[2 * i + 1]) << 16;
   return {words[0], words[1], words[2], words[3]};
 }
 
-/// Eight codes at element `offset` of the codes, `count` of which exist, from what the scale has been taken
-/// off.
-__device__ inline void write_vector(const Coding& k, std::int64_t offset, int count, const float* at) {
-  float v[kChannels];
+/// Eight numbers, as a call takes them in registers.
+struct Eight {
+  float of[kChannels];
+
+  __device__ explicit Eight(const float* at) {
 #pragma unroll
-  for (int i = 0; i < kChannels; ++i) v[i] = at[i];
+    for (int i = 0; i < kChannels; ++i) of[i] = at[i];
+  }
+};
+
+/// Eight codes of any format at element `offset` of the codes, `count` of which exist, from what the scale
+/// has been taken off. note: called, for in each kernel that has it, and for each vector of a thread, it was
+/// a fifth of what these take to compile (docs/cuda.md).
+__device__ __noinline__ inline void write_vector(const Coding& k, std::int64_t offset, int count,
+                                                 Eight numbers) {
+  const float(&v)[kChannels] = numbers.of;
   count = min(count, kChannels);
   switch (k.codes.dtype) {
     case DType::s8:
@@ -100,7 +110,7 @@ __device__ inline void write_vector(const Coding& k, std::int64_t offset, int co
     case DType::e5m2:
       return store(k, offset, packed_bytes(v, [](float x) { return e5m2_code_from_f32(x); }), count);
     case DType::f16:
-      return store(k, 2 * offset, packed_halves(v, [](float x) { return f16_code(x); }), 2 * count);
+      return store(k, 2 * offset, packed_halves(v, [](float x) { return ptx::f16_code(x); }), 2 * count);
     case DType::bf16:
       return store(k, 2 * offset, packed_halves(v, [](float x) { return bf16_code_from_f32(x); }), 2 * count);
     case DType::f64: {

@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-namespace octet::cuda {
+namespace octet::cuda::ptx {
 
 /// code: the 16 bits of an f16.
 __device__ inline float number_of_f16(std::uint32_t code) {
@@ -27,4 +27,4 @@ __device__ inline float larger_or_nan(float a, float b) {
   return most;
 }
 
-}  // namespace octet::cuda
+}  // namespace octet::cuda::ptx
