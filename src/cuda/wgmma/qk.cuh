@@ -36,7 +36,7 @@ __device__ __forceinline__ void load_q(const Call& call, const HeadOperand& q, s
     Elements<S::kQk, 16> element{};
 #pragma unroll 1
     for (int c = 0; c < kElements && first + c < x.dim && token < tokens; ++c)
-      element.of[c] = q.element<S::kQk>(token, first + c);
+      element.of[c] = element_of<S::kQk>(q.number(token, first + c));
     *reinterpret_cast<uint4*>(tile + offset) = __builtin_bit_cast(uint4, element);
   }
 }
