@@ -12,7 +12,9 @@ from octet import _arrays, _plan
 CALLS = 4000
 MOST_BY_PLAN = 8  # us; 3 on an idle AMD EPYC (Zen 4), the library's own 2 (f32) to 4 (int8) apart
 MOST_BY_OPERATOR = 25  # us; 15 there
-# Or as much as so many operators in Python that do nothing, where the processor is slower: 6 to 7.5 of them on an AMD EPYC (Zen 3).
+# Or, where the processor is slower, as much as so many calls of others that do next to nothing: additions of 16 numbers by NumPy (9 to 14 on an AMD
+# EPYC of the first generation), operators in Python (6 to 7.5 on one of the third).
+MOST_ADDITIONS = 18
 MOST_OPERATORS_OF_NOTHING = 9
 
 
@@ -36,13 +38,20 @@ def tiny():
     return list(arrays), np.empty((1, 1, 1, 16), np.float32)
 
 
+@pytest.fixture(scope="module")
+def addition():
+    x, y = np.ones((1, 1, 1, 16), np.float32), np.empty((1, 1, 1, 16), np.float32)
+    return microseconds(lambda: np.add(x, x, out=y))
+
+
 @pytest.mark.parametrize("scheme", ["f32", "int8"])
-def test_a_plan_adds_less_than_8_us(tiny, scheme, record_property):
+def test_a_plan_adds_less_than_8_us(tiny, scheme, addition, record_property):
     arrays, out = tiny
     plan = octet.plan(*arrays, scheme=scheme)
     whole, own = microseconds(lambda: plan(*arrays, out=out)), library_alone(plan, arrays, out)
     record_property("microseconds", whole)
-    assert whole - own < MOST_BY_PLAN, f"{whole:.1f} us, of which the library takes {own:.1f}"
+    most = max(MOST_BY_PLAN, MOST_ADDITIONS * addition)
+    assert whole - own < most, f"{whole:.1f} us, of which the library takes {own:.1f}; at most {most:.1f} are allowed"
 
 
 @pytest.fixture(scope="module")
