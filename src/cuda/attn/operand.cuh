@@ -67,7 +67,7 @@ class HeadOperand {
     return number_at(x_.codes.data, x_.codes.dtype, offset(token, channel));
   }
   /// The same as a product's element, of the formats that schemes have for it. note: of all, as number()
-  /// reads them, this was a tenth of each kernel.
+  /// reads them, this was 3 to 10 KB of each kernel.
   template <Operand kOperand>
   __device__ typename Element<kOperand>::Type element(std::int32_t token, std::int32_t channel) const {
     using Type = typename Element<kOperand>::Type;
