@@ -83,6 +83,7 @@ std::string text_of(const cuda::Cut& cut) {
   const cuda::mma::Tile& tile = cuda::mma::kTileTable[cut.tile];
   const std::string family = cut.family == cuda::Family::wgmma ? "wgmma " : "";
   std::string text = fmt::format("{}{} x {}, {}", family, tile.computed, tile.head_dim, cut.warps);
+  if (cut.e4m3 == cuda::E4m3::as_f16) text += ", e4m3 as f16";
   if (tile.key_parts > 1) text += fmt::format(" x {}", tile.key_parts);
   return tile.lone_blocks == 0 ? text : fmt::format("{}, of {}", text, tile.lone_blocks);
 }

@@ -1,6 +1,6 @@
 # The CUDA backend: its kernels are templates of a scheme and a tile, instantiated in units of one scheme or, with OCTET_UNITY, of several.
 
-# sm_86 runs the code of sm_80. The PTX of sm_80 is that of sm_89 too: nothing here asks for a compute capability between 8.0 and 9.0.
+# sm_86 runs the code of sm_80. The PTX of sm_80 is that of sm_89 too, but for kernels that multiply e4m3 as it is, which have PTX of sm_89.
 set(OCTET_CUDA_ARCHITECTURES "80-real;89-real;90-real;80-virtual" CACHE STRING
     "What the CUDA sources are compiled for; newer GPUs take the PTX")
 
@@ -8,15 +8,22 @@ set(OCTET_CUDA_ARCHITECTURES "80-real;89-real;90-real;80-virtual" CACHE STRING
 # attends by wgmma. Without OCTET_UNITY each has its own, which is less to compile after a change.
 set(OCTET_CUDA_UNIT_OF_pack 5)
 set(OCTET_CUDA_UNIT_OF_mma 3)
-set(OCTET_CUDA_UNIT_OF_wgmma 4)
+set(OCTET_CUDA_UNIT_OF_wgmma 5)
 
 # Forms of schemes that only these kernels have, as rows of OCTET_INSTANCES: which calls take them says src/cuda/cuda.cu.
 set(OCTET_CUDA_FORMS
   "int8_uniform fused numerics/uniform_u8.h UniformU8"
   "int8_late    fused numerics/late_u8.h    LateU8"
+  "fp8_native        fused numerics/native_e4m3.h Fp8Native"
+  "fp8_uniform       fused numerics/native_e4m3.h Fp8Uniform"
+  "fp8_hybrid_native fused numerics/native_e4m3.h Fp8HybridNative"
+  "int8_fp8_native   fused numerics/native_e4m3.h Int8Fp8Native"
 )
 # Those of them that Hopper's kernels alone have: mma's pack for these and do not attend.
 set(OCTET_CUDA_HOPPER_ALONE int8_late)
+
+# Schemes of e4m3, which have two kinds of kernels of mma.sync: that multiply it as it is, for sm_89 and newer, and as f16, for what is older.
+set(OCTET_CUDA_E4M3 fp8 fp8_hybrid int8_fp8)
 
 # Those with kernels for key blocks of up to 112 keys, beside those of 128: 197 keys of ViT are two such blocks. Not all, for the build's sake.
 set(OCTET_CUDA_NARROW int8 int8_uniform int8_full int8_half integer qflash)
@@ -24,7 +31,7 @@ set(OCTET_CUDA_NARROW int8 int8_uniform int8_full int8_half integer qflash)
 # Schemes and forms whose long calls have kernels of Hopper's own (src/cuda/wgmma), on GPUs of compute capability 9.0: none that adds a bias. Each
 # with what it is there (numerics/unbiased.h, early.h, tracked.h), if not itself.
 set(OCTET_CUDA_HOPPER int8=Early int8_uniform= int8_late= int8_full=LateScaled int8_half=Tracked f16=Unbiased
-  bf16=Unbiased int8_shift=Unbiased int8_lut=Unbiased fp8=Unbiased fp8_hybrid=Unbiased int8_fp8=Unbiased)
+  bf16=Unbiased int8_shift=Unbiased int8_lut=Unbiased fp8_native=Unbiased fp8_uniform= fp8_hybrid_native=Tracked int8_fp8_native=LateScaled)
 
 # A line of kernels_of() for a form, named <scheme>_<form>.
 macro(octet_form_case list name)
@@ -36,7 +43,11 @@ endmacro()
 # integer and qflash have units of their own, whose code a test takes apart and whose floats are rounded as on the host.
 macro(octet_add_to_unit kind text)
   set(_unit ${kind}_${_scheme})
-  if(OCTET_UNITY AND NOT _scheme MATCHES "^(integer|qflash)$")
+  if(${kind} STREQUAL mma AND _scheme IN_LIST OCTET_CUDA_E4M3)
+    set(_unit mma_e4m3_as_f16)
+  elseif(${kind} STREQUAL mma AND _scheme MATCHES "_native$|^fp8_uniform$")
+    set(_unit mma_e4m3)
+  elseif(OCTET_UNITY AND NOT _scheme MATCHES "^(integer|qflash)$")
     list(APPEND _shared_${kind} ${_scheme})
     list(LENGTH _shared_${kind} _count)
     math(EXPR _count "(${_count} - 1) / ${OCTET_CUDA_UNIT_OF_${kind}}")
@@ -184,6 +195,26 @@ ${_cases}    case Scheme::int4: return &kKernels_int8;
 " @ONLY)
   list(APPEND _generated "${_table}")
   set(${out_var} "${_generated}" PARENT_SCOPE)
+endfunction()
+
+# What the kernels of the two units of e4m3 are compiled for, which is all that OCTET_CUDA_ARCHITECTURES runs on: of those that multiply it as it is
+# sm_89 and newer, of those that multiply it as f16 what is older, or, where nothing is, the same.
+function(octet_e4m3_architectures native_var as_f16_var)
+  set(_native)
+  set(_as_f16)
+  foreach(_architecture IN LISTS OCTET_CUDA_ARCHITECTURES)
+    if(_architecture MATCHES "^8[0-8]")
+      list(APPEND _as_f16 ${_architecture})
+      string(REGEX REPLACE "^8[0-8]" "89" _architecture ${_architecture})
+    endif()
+    list(APPEND _native ${_architecture})
+  endforeach()
+  list(REMOVE_DUPLICATES _native)
+  if(NOT _as_f16)
+    set(_as_f16 ${OCTET_CUDA_ARCHITECTURES})
+  endif()
+  set(${native_var} "${_native}" PARENT_SCOPE)
+  set(${as_f16_var} "${_as_f16}" PARENT_SCOPE)
 endfunction()
 
 # Puts a unit that includes some of the sources of src/cuda in their place: small ones, of which a third of the time is what they include. Their names

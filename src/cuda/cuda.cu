@@ -52,21 +52,27 @@ bool is_one_of(Granularity g, std::initializer_list<Granularity> list) {
 
 /// The fastest form that the problem allows and the scheme has for a family of kernels. Hopper's read what
 /// mma's pack.
-Form form_of(const AttentionDesc& d, Family family) {
+Form form_of(const AttentionDesc& d, Family family, E4m3 e4m3) {
   using G = Granularity;
   const bool hopper = family == Family::wgmma;
   const auto has = [&](Form form) {
-    return mma::kernels_of(d.scheme, form) && (!hopper || wgmma::kernels_of(d.scheme, form));
+    const mma::Kernels* kernels = mma::kernels_of(d.scheme, form);
+    if (!kernels || (hopper && !wgmma::kernels_of(d.scheme, form))) return false;
+    return !kernels->multiplies_e4m3 || (e4m3 == E4m3::as_it_is && runtime::multiplies_e4m3());
   };
-  if (d.bias != AttentionDesc::Bias::none || !is_one_of(d.recipe.v, {G::tensor, G::head, G::channel}))
-    return Form::general;
-  if (is_one_of(d.recipe.k, {G::tensor, G::head, G::block}) && has(Form::uniform)) return Form::uniform;
-  return hopper && has(Form::late) ? Form::late : Form::general;
+  if (d.bias == AttentionDesc::Bias::none && is_one_of(d.recipe.v, {G::tensor, G::head, G::channel})) {
+    if (is_one_of(d.recipe.k, {G::tensor, G::head, G::block}) && has(Form::uniform)) return Form::uniform;
+    if (hopper && has(Form::late)) return Form::late;
+  }
+  return has(Form::native) ? Form::native : Form::general;
 }
 
 /// The kernels of a problem's scheme in that form: those that pack, and attend if they are of mma.sync.
-const mma::Kernels& kernels_for(const AttentionDesc& d, Family family) {
-  return *mma::kernels_of(d.scheme, form_of(d, family));
+const mma::Kernels& kernels_for(const AttentionDesc& d, Family family, E4m3 e4m3) {
+  return *mma::kernels_of(d.scheme, form_of(d, family, e4m3));
+}
+const mma::Kernels& kernels_for(const AttentionDesc& d, const Cut& cut) {
+  return kernels_for(d, cut.family, cut.e4m3);
 }
 
 /// Hopper's kernels for a tile; null where there are none for it, for a bias, or the current device is no
@@ -75,7 +81,7 @@ const wgmma::Kernels* hopper_kernels_for(const AttentionDesc& d, int tile_index)
   const mma::Tile tile = mma::kTileTable[tile_index];
   const int index = wgmma::tile_for(tile.head_dim, tile.keys);
   if (index < 0 || d.bias != AttentionDesc::Bias::none || !runtime::is_hopper()) return nullptr;
-  return wgmma::kernels_of(d.scheme, form_of(d, Family::wgmma));
+  return wgmma::kernels_of(d.scheme, form_of(d, Family::wgmma, E4m3::as_it_is));
 }
 /// Query rows of a block of threads of those.
 std::int32_t hopper_rows(const AttentionDesc& d, int tile_index) {
@@ -90,7 +96,7 @@ struct Layout {
 };
 
 Layout layout_of(const AttentionDesc& d, const Cut& cut) {
-  const mma::Kernels& kernels = kernels_for(d, cut.family);
+  const mma::Kernels& kernels = kernels_for(d, cut);
   const mma::Tile tile = mma::kTileTable[cut.tile];
   Layout at;
   at.blocks_per_head = groups_of(d, d.tokens_k, d.key_block);
@@ -153,7 +159,7 @@ std::int64_t key_blocks_of(const AttentionDesc& d) {
 }
 
 Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
-  const mma::Kernels& kernels = kernels_for(d, cut.family);
+  const mma::Kernels& kernels = kernels_for(d, cut);
   const mma::Tile tile = mma::kTileTable[cut.tile];
   const Layout at = layout_of(d, cut);
   auto* workspace = static_cast<std::byte*>(args.workspace);
@@ -228,7 +234,7 @@ mma::Grid grid_of(const AttentionDesc& d, const Cut& cut) {
   grid.warps = cut.warps;
   grid.groups = static_cast<std::int32_t>(groups_of(d, d.tokens_q, grid.warps * mma::kRowsAWarp));
   grid.heads = static_cast<std::int32_t>(d.heads_q);
-  grid.shared_bytes = kernels_for(d, cut.family).shared_bytes(cut.tile, cut.warps);
+  grid.shared_bytes = kernels_for(d, cut).shared_bytes(cut.tile, cut.warps);
   // Where a row has several key blocks a processor is kept from having more blocks of threads than it must:
   // others would have less, and with the next call's beside them the more (docs/cuda.md).
   const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1);
@@ -238,7 +244,7 @@ mma::Grid grid_of(const AttentionDesc& d, const Cut& cut) {
 }
 
 bool fits(const AttentionDesc& d, const Cut& cut) {
-  const std::int64_t bytes = kernels_for(d, cut.family).shared_bytes(cut.tile, cut.warps);
+  const std::int64_t bytes = kernels_for(d, cut).shared_bytes(cut.tile, cut.warps);
   return bytes > 0 && bytes <= runtime::shared_bytes();
 }
 
@@ -257,8 +263,7 @@ NextStarts next_starts(const AttentionDesc& d, const Cut& cut) {
 bool runs_at_once(const AttentionDesc& d, const Cut& parts) {
   constexpr std::int64_t kOfTwoBlocks = 3, kOfMany = 2;  // that registers hold; that were measured
   const std::int64_t most = key_blocks_of(d) > mma::kTileTable[parts.tile].key_parts ? kOfMany : kOfTwoBlocks;
-  const std::int64_t fit =
-      runtime::blocks_of(kernels_for(d, parts.family).shared_bytes(parts.tile, parts.warps));
+  const std::int64_t fit = runtime::blocks_of(kernels_for(d, parts).shared_bytes(parts.tile, parts.warps));
   return fits(d, parts) && blocks_of(d, parts.warps) <= std::min(most, fit) * runtime::processors();
 }
 
@@ -271,12 +276,13 @@ bool has_lone_blocks(const AttentionDesc& d, std::int32_t blocks) {
 
 /// Hopper's own kernels have one block of threads a processor, and take a while to begin: a call is for them
 /// where it keeps most processors busy to its end, and its rows have many keys. Up to 64 channels mma.sync is
-/// not as far behind, least of all where keys share their scales (docs/cuda.md).
+/// not as far behind, least of all where keys share their scales and it has the products (docs/cuda.md).
 bool suits_hopper(const AttentionDesc& d) {
   const int tile = tile_of(d);
   if (!hopper_kernels_for(d, tile)) return false;
   const bool narrow = mma::kTileTable[tile].head_dim <= 64;
-  const bool uniform = form_of(d, Family::mma) == Form::uniform;
+  const bool uniform =
+      form_of(d, Family::mma, E4m3::as_it_is) == Form::uniform && !kernels_for(d, Cut{}).multiplies_e4m3;
   const std::int64_t least_keys = narrow && uniform ? 1024 : 512;
   const std::int64_t least_percent = narrow ? 70 : 50;
   const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1);
@@ -347,7 +353,7 @@ std::string refusal(const AttentionDesc& d) {
   if (tile_of(d) < 0)
     return "key_block is " + std::to_string(d.key_block) + ", and the mma kernels hold key blocks up to " +
            std::to_string(mma::kMostKeys) + "; plan with that or less";
-  const std::int64_t needed = kernels_for(d, Family::mma).shared_bytes(tile_of(d), 1);
+  const std::int64_t needed = kernels_for(d, Cut{}).shared_bytes(tile_of(d), 1);
   if (needed > runtime::shared_bytes())
     return "head dims up to " + std::to_string(mma::kTileTable[tile_of(d)].head_dim) + " need " +
            std::to_string(needed) + " bytes of shared memory a block, and the current device has " +
@@ -369,29 +375,33 @@ std::vector<Cut> cuts_of(const AttentionDesc& d) {
     if (cut != cuts[0]) cuts.push_back(cut);
   }
   const mma::Tile least = mma::kTileTable[tile_of(d)];
-  for (std::int32_t tile = 0; tile < mma::kTileCount; ++tile) {
-    if (mma::kTileTable[tile].head_dim < least.head_dim || mma::kTileTable[tile].keys < least.keys ||
-        mma::kTileTable[tile].computed < widest_block(d) ||
-        (mma::kTileTable[tile].lone_blocks > 0 && !has_lone_blocks(d, mma::kTileTable[tile].lone_blocks)))
-      continue;
-    for (std::int32_t warps = mma::kMostWarps / mma::kTileTable[tile].key_parts; warps >= 1; warps /= 2) {
-      const Cut cut{tile, warps};
-      if (cut != cuts[0] && fits(d, cut)) cuts.push_back(cut);
+  for (const E4m3 e4m3 : {E4m3::as_it_is, E4m3::as_f16}) {
+    if (e4m3 == E4m3::as_f16 && &kernels_for(d, Family::mma, e4m3) == &kernels_for(d, Cut{})) continue;
+    for (std::int32_t tile = 0; tile < mma::kTileCount; ++tile) {
+      if (mma::kTileTable[tile].head_dim < least.head_dim || mma::kTileTable[tile].keys < least.keys ||
+          mma::kTileTable[tile].computed < widest_block(d) ||
+          (mma::kTileTable[tile].lone_blocks > 0 && !has_lone_blocks(d, mma::kTileTable[tile].lone_blocks)))
+        continue;
+      for (std::int32_t warps = mma::kMostWarps / mma::kTileTable[tile].key_parts; warps >= 1; warps /= 2) {
+        const Cut cut{tile, warps, Family::mma, e4m3};
+        if (cut != cuts[0] && fits(d, cut)) cuts.push_back(cut);
+      }
     }
   }
   return cuts;
 }
 
 std::int64_t workspace_bytes(const AttentionDesc& d, const Cut& cut) { return layout_of(d, cut).bytes; }
-/// Enough for either family: a plan may be run on another device than the one that was current when it was
-/// made.
+/// Enough for either family and products: a plan may be run on another device than the one that was current
+/// when it was made.
 std::int64_t workspace_bytes(const AttentionDesc& d) {
   const std::int32_t tile = tile_of(d);
-  return std::max(workspace_bytes(d, {tile, 1, Family::mma}), workspace_bytes(d, {tile, 1, Family::wgmma}));
+  return std::max({workspace_bytes(d, {tile, 1, Family::mma}), workspace_bytes(d, {tile, 1, Family::wgmma}),
+                   workspace_bytes(d, {tile, 1, Family::mma, E4m3::as_f16})});
 }
 
 Status pack(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
-  const mma::Kernels& kernels = kernels_for(d, cut.family);
+  const mma::Kernels& kernels = kernels_for(d, cut);
   const Call call = call_of(d, args, cut);
   if (kernels.table_entries) {
     std::vector<float> table(static_cast<std::size_t>(kernels.table_entries(d.options)));
@@ -416,7 +426,7 @@ Status attend_packed(const AttentionDesc& d, const AttentionArgs& args, const Cu
   }
   const mma::Grid grid = grid_of(d, cut);
   call.next_starts = next_starts(d, cut);
-  return launched(kernels_for(d, cut.family).attend(call, cut.tile, grid, args.stream), "attention");
+  return launched(kernels_for(d, cut).attend(call, cut.tile, grid, args.stream), "attention");
 }
 Status attend_packed(const AttentionDesc& d, const AttentionArgs& args) {
   return attend_packed(d, args, usual_cut(d));

@@ -32,19 +32,24 @@ Status attend_packed(const AttentionDesc& desc, const AttentionArgs& args);
 /// Kernels of mma.sync, for all GPUs, and those of wgmma, for long calls on Hopper.
 enum class Family : std::int32_t { mma, wgmma };
 
+/// How operands of e4m3 are multiplied: as such, where the device has units that do, or as f16, which holds
+/// their numbers.
+enum class E4m3 : std::int32_t { as_it_is, as_f16 };
+
 /// How the kernels cut a problem: a row of their table of tiles (mma/tile.h), which says too whether keys are
 /// cut in parts, and warps of a block of threads that have rows of their own. Kernels of wgmma take what is
 /// packed for that tile.
 struct Cut {
   std::int32_t tile = 0, warps = 1;
   Family family = Family::mma;
+  E4m3 e4m3 = E4m3::as_it_is;
   bool operator==(const Cut&) const = default;
 };
 /// Those that hold a problem that is not refused, and fit the current device; attend() takes the first.
 std::vector<Cut> cuts_of(const AttentionDesc& desc);
 
 /// The same by one of these, for who measures or tests them. What was packed for a cut serves those of its
-/// tile's size and its family alone.
+/// tile's size, its family and its products alone.
 std::int64_t workspace_bytes(const AttentionDesc& desc, const Cut& cut);
 Status pack(const AttentionDesc& desc, const AttentionArgs& args, const Cut& cut);
 Status attend_packed(const AttentionDesc& desc, const AttentionArgs& args, const Cut& cut);

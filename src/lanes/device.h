@@ -19,6 +19,21 @@ struct DeviceLane : ScalarLane {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
   }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  /// Nearest e4m3, ties to even, 448 at most; NaN stays.
+  static __device__ __forceinline__ float nearest_e4m3(float x) {
+    float nearest;
+    asm("{\n.reg .b16 codes, low, high;\n.reg .b32 both;\n"
+        "cvt.rn.satfinite.e4m3x2.f32 codes, %1, %1;\n"
+        "cvt.rn.f16x2.e4m3x2 both, codes;\n"
+        "mov.b32 {low, high}, both;\n"
+        "cvt.f32.f16 %0, low;\n}"
+        : "=f"(nearest)
+        : "f"(x));
+    return nearest;
+  }
+#endif
+
   /// A number of 16 bits has a word of its own, the upper half 0.
   static constexpr bool kWords = true;
   using U16 = std::uint32_t;

@@ -27,6 +27,14 @@ inline double gamma(double roundings, double unit = kUnitF32) {
   return x < 1 ? x / (1 - x) : kUnbounded;
 }
 
+/// The largest relative error of a sum of products of e4m3 that a matrix unit makes, of the sum of their
+/// sizes: it takes 32 products and what was summed before, or 16 at a time, and cuts each off 13 bits below
+/// the largest, and the sum again. Measured on Hopper (docs/numerics/fp8.md).
+inline double e4m3_unit_error(double products) {
+  constexpr double kOnce = 32, kCuts = 36;  // of so many products: two times 16, what was before and the sum
+  return std::ceil(products / kOnce) * kCuts * 0x1p-13;
+}
+
 /// |x - x^| <= relative |x^| + absolute * (the scale of x^): how far a stored number is from the real one.
 struct FormatError {
   double relative = 0, absolute = 0;

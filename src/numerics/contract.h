@@ -144,8 +144,14 @@ enum class Operand : std::int32_t {
   f32,
   bf16,  ///< floats whose numbers bf16 holds: a kernel may multiply them as such
   f16,   ///< floats whose numbers f16 holds (e4m3's too): the same
+  e4m3,  ///< floats whose numbers e4m3 holds, of forms for units that multiply these (numerics/native_e4m3.h)
 };
 constexpr bool is_float(Operand o) { return o != Operand::s8 && o != Operand::u8; }
+/// Of an element, as kernels hold it that multiply numbers of the format as such.
+constexpr int bytes_of(Operand o) {
+  if (o == Operand::f32) return 4;
+  return o == Operand::bf16 || o == Operand::f16 ? 2 : 1;
+}
 
 /// How a row of the output ends.
 enum class Output : std::int32_t { values, one_scale, row_scale };

@@ -111,6 +111,15 @@ OCTET_HD constexpr F32 round_to_e4m3(F32 x) {
   return T::select(x != x, x, with_sign_of(r, x));
 }
 
+/// A weight of P as e4m3: round_to_e4m3(), by what lane L has of its own.
+template <class L>
+OCTET_HD constexpr typename L::F32 nearest_e4m3(typename L::F32 x) {
+  if constexpr (requires { L::nearest_e4m3(x); })
+    return L::nearest_e4m3(x);
+  else
+    return round_to_e4m3(x);
+}
+
 /// x rounded to e5m2 and back; finite values saturate at 57344, Inf stays.
 template <class F32>
 OCTET_HD constexpr F32 round_to_e5m2(F32 x) {

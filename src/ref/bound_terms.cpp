@@ -167,6 +167,11 @@ RowTerms scaled_terms(const RowContext& row) {
   return t;
 }
 
+/// What scores lose where a matrix unit multiplies e4m3 as it is.
+double e4m3_scores_error(const RowContext& row) {
+  return e4m3_unit_error(static_cast<double>(row.dim)) * largest_score(row);
+}
+
 /// fp8_hybrid, int8_half: P in f16 against the running maximum.
 RowTerms half_p_terms(const RowContext& row) {
   RowTerms t = scaled_terms(row);
@@ -181,6 +186,7 @@ RowTerms e4m3_p_terms(const RowContext& row, double unit) {
   constexpr double kRelative = kUnitE4m3 / (1 + kUnitE4m3);
   t.score += log_half_width(-kRelative, kRelative);
   t.moved = lost_mass(static_cast<double>(row.keys.keys), 0x1p-10 * row.keys.v_ratio(), unit);
+  t.sums += e4m3_unit_error(static_cast<double>(row.keys.widest_block));
   return t;
 }
 
@@ -442,11 +448,18 @@ RowTerms Terms::of_scheme(const RowContext& row) const {
       return plain_terms(row, kUnitF16, 0x1p-25);
     case Scheme::bf16:
       return bf16_terms(row);
-    case Scheme::fp8:
-      return e4m3_p_terms(row, 256);
+    case Scheme::fp8: {
+      RowTerms t = e4m3_p_terms(row, 256);
+      t.score += e4m3_scores_error(row);
+      return t;
+    }
     case Scheme::int8_fp8:
       return e4m3_p_terms(row, 448);
-    case Scheme::fp8_hybrid:
+    case Scheme::fp8_hybrid: {
+      RowTerms t = half_p_terms(row);
+      t.score += e4m3_scores_error(row);
+      return t;
+    }
     case Scheme::int8_half:
       return half_p_terms(row);
     case Scheme::int8_full:

@@ -171,7 +171,8 @@ std::vector<cuda::Cut> seldom_cuts_of(const AttentionDesc& desc) {
   std::vector<cuda::Cut> cuts = cuda::cuts_of(desc);
   std::erase_if(cuts, [](const cuda::Cut& cut) {
     const cuda::mma::Tile& tile = cuda::mma::kTileTable[cut.tile];
-    return cut.family == cuda::Family::mma && tile.key_parts == 1 && tile.lone_blocks == 0;
+    const bool is_plain = cut.family == cuda::Family::mma && tile.key_parts == 1 && tile.lone_blocks == 0;
+    return is_plain && (cut.e4m3 == cuda::E4m3::as_it_is || cut.warps < cuda::mma::kMostWarps);
   });
   return cuts;
 }

@@ -12,7 +12,9 @@ namespace octet::cuda {
 /// Forms of a scheme's arithmetic, the faster ones for calls without a bias.
 enum class Form : std::int32_t {
   general,
-  uniform,  ///< all keys of a block have one scale, and V's do not vary along tokens (numerics/uniform_u8.h)
+  native,   ///< e4m3 is multiplied as it is (numerics/native_e4m3.h), and as f16 elsewhere
+  uniform,  ///< all keys of a block have one scale, and V's do not vary along tokens (numerics/uniform_u8.h,
+            ///< native_e4m3.h)
   late,     ///< V's scales do not vary along tokens, K's may (numerics/late_u8.h)
 };
 

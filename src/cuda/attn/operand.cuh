@@ -12,7 +12,7 @@ namespace octet::cuda::attn {
 template <Operand kOperand>
 struct Element {
   static_assert(kOperand != Operand::f32, "the matrix units have no f32");
-  static constexpr int kBytes = is_float(kOperand) ? 2 : 1;
+  static constexpr int kBytes = bytes_of(kOperand);
   using Type = std::conditional_t<kBytes == 2, std::uint16_t, std::uint8_t>;
 };
 
@@ -30,14 +30,24 @@ __device__ __forceinline__ typename Element<kOperand>::Type element_of(float num
     return f16_from_f32(number);
   else if constexpr (kOperand == Operand::bf16)
     return bf16_from_f32(number);
+  else if constexpr (kOperand == Operand::e4m3)
+    return e4m3_from_f32(number);
   else
     return static_cast<std::uint8_t>(static_cast<std::int8_t>(static_cast<std::int32_t>(number)));
 }
 
 /// The dtype whose elements are those of a product.
-template <Operand kOperand>
-__device__ __forceinline__ constexpr DType native_dtype() {
-  return kOperand == Operand::f16 ? DType::f16 : kOperand == Operand::bf16 ? DType::bf16 : DType::s8;
+constexpr DType native_dtype(Operand operand) {
+  switch (operand) {
+    case Operand::f16:
+      return DType::f16;
+    case Operand::bf16:
+      return DType::bf16;
+    case Operand::e4m3:
+      return DType::e4m3;
+    default:
+      return DType::s8;
+  }
 }
 
 class HeadOperand {
@@ -78,7 +88,7 @@ class HeadOperand {
       const std::uint8_t pair = bytes[at >> 1];
       return static_cast<Type>((at & 1) ? s4_high(pair) : s4_low(pair));
     } else {
-      if (x_.codes.dtype == native_dtype<kOperand>()) return static_cast<const Type*>(x_.codes.data)[at];
+      if (x_.codes.dtype == native_dtype(kOperand)) return static_cast<const Type*>(x_.codes.data)[at];
       if constexpr (kOperand == Operand::f16)
         return element_of<kOperand>(f32_from_e4m3(bytes[at]));
       else

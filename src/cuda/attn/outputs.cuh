@@ -11,6 +11,7 @@ namespace octet::cuda::attn {
 /// blocks of threads share a processor of 228 KiB; of halves, whose tiles leave room for one block, fewer.
 template <class S>
 constexpr int tiles_beside_scores() {
+  if (S::kV == Operand::e4m3) return 12;
   return Element<S::kV>::kBytes == 1 ? 20 : 16;
 }
 

@@ -12,6 +12,7 @@
 #include "cuda/attn/key_arrays.cuh"
 #include "cuda/attn/own_rows.cuh"
 #include "cuda/attn/visibility.cuh"
+#include "cuda/ptx/convert.cuh"
 #include "cuda/tile/quad.cuh"
 #include "lanes/device.h"
 #include "numerics/contract.h"
@@ -56,7 +57,7 @@ struct LaneRow : HasOwnRow<S> {
 /// zeros.
 template <class S, int kTiles>
 struct PWords {
-  static constexpr int kBytes = is_float(S::kP) ? 2 : 1;
+  static constexpr int kBytes = bytes_of(S::kP);
   static constexpr int kSteps = (kTiles * 8 * kBytes + 31) / 32;
   std::uint32_t word[kSteps][4];
 
@@ -391,16 +392,20 @@ class BlockSoftmax {
       }
     }
   }
-  /// Sums of codes of s8.
+  /// Sums of codes of bytes.
   static __device__ __forceinline__ void add_codes(const PWords<S, kTiles>& p,
                                                    typename S::Sum (&sum)[kRowsALane]) {
     constexpr int kOnes = 0x01010101;
-    static_assert(S::kP == Operand::s8, "codes are signed bytes");
 #pragma unroll
     for (int i = 0; i < kTiles; i += 2) {
 #pragma unroll
-      for (int r = 0; r < kRowsALane; ++r)
-        sum[r] = __dp4a(as_signed(p.word[i / 4][(i % 4) + r]), kOnes, sum[r]);
+      for (int r = 0; r < kRowsALane; ++r) {
+        const std::uint32_t word = p.word[i / 4][(i % 4) + r];
+        if constexpr (S::kP == Operand::s8)
+          sum[r] = __dp4a(as_signed(word), kOnes, sum[r]);
+        else
+          sum[r] += ptx::sum_of_e4m3(word);
+      }
     }
   }
 
@@ -437,10 +442,15 @@ class BlockSoftmax {
   }
   static __device__ __forceinline__ void put(PWords<S, kTiles>& p, int i, const float (&code)[2][4]) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    for (int r = 0; r < kRowsALane; ++r) {
+      if constexpr (S::kP == Operand::e4m3) {
+        p.word[i / 4][(i % 4) + r] =
+            ptx::e4m3_of(code[0][2 * r], code[0][2 * r + 1], code[1][2 * r], code[1][2 * r + 1]);
+      } else {
 #pragma unroll
-      for (int r = 0; r < kRowsALane; ++r)
-        p.word[i / 2][half * 2 + r] = pair(code[half][2 * r], code[half][2 * r + 1]);
+        for (int half = 0; half < 2; ++half)
+          p.word[i / 2][half * 2 + r] = pair(code[half][2 * r], code[half][2 * r + 1]);
+      }
     }
   }
   /// Two codes below the two lower bytes of `above`. Codes are in range, so nothing saturates; with a

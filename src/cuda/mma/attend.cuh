@@ -333,7 +333,8 @@ class Attention : protected Loads<S, kTile> {
   /// P V of the block into the outputs, so many channels at a time as leave registers for the rest.
   __device__ __forceinline__ void fold_values(const Rows& rows, Outputs<S, kTile.head_dim / 8>& outputs,
                                               const PWords<S, kTiles>& p, const KeyBlock& block) {
-    constexpr int kSome = kTile.head_dim > 128 ? 4 : std::min(kTile.head_dim / 8, 8);
+    constexpr bool kFew = kTile.head_dim > 128 || (ptx::kUnpacksE4m3 && S::kV == Operand::e4m3);
+    constexpr int kSome = kFew ? 4 : std::min(kTile.head_dim / 8, 8);
     outputs.open(scheme_, rows);
 #pragma unroll
     for (int first = 0; first < kTile.head_dim / 8; first += kSome) {

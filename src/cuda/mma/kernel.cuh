@@ -21,6 +21,8 @@ constexpr int blocks_a_processor() {
   if (kTile.head_dim > 128) return 1;
   if (kTile.lone_blocks > kTile.key_parts) return 3;
   if (kTile.lone_blocks > 0) return kTile.head_dim <= 32 ? 5 : 4;
+  constexpr bool kE4m3 = S::kQk == Operand::e4m3 || S::kV == Operand::e4m3;
+  if (ptx::kUnpacksE4m3 && kE4m3) return kTile.head_dim > 64 ? 2 : 3;
   if (kTile.key_parts > 1) return 3;
   if (LongRows<S>) return 2;
   if (requires { S::kAsksOptions; } && kLight) return kTile.head_dim > 64 ? 2 : 3;

@@ -55,8 +55,9 @@ class Launches {
     k.key_bytes = std::is_empty_v<typename S::Key> ? 0 : sizeof(typename S::Key);
     k.block_bytes = std::is_empty_v<typename S::Block> ? 0 : sizeof(typename S::Block);
     k.channel_bytes = std::is_empty_v<typename S::Channel> ? 0 : sizeof(typename S::Channel);
+    k.multiplies_e4m3 = S::kQk == Operand::e4m3 || S::kV == Operand::e4m3;
     k.carries_v = carries_v<S>();
-    k.k_dtype = S::kQk == Operand::f16 ? DType::f16 : S::kQk == Operand::bf16 ? DType::bf16 : DType::s8;
+    k.k_dtype = attn::native_dtype(S::kQk);
     if constexpr (requires { &S::fill_table; })
       k.table_entries = S::table_entries, k.fill_table = S::fill_table;
     return k;

@@ -24,6 +24,7 @@ struct Kernels {
   std::int64_t (*shared_bytes)(int tile, std::int32_t warps);   ///< of a block of attend; 0: no such tile
   std::int32_t k_bytes, v_bytes;                                ///< of an element in the products
   std::int32_t key_bytes, block_bytes, channel_bytes;           ///< of constants; 0: none
+  bool multiplies_e4m3;                                         ///< which not all devices do
   bool carries_v;                                               ///< whether P carries V's scales by token
   DType k_dtype;                                                ///< whose tensors are read as they are
   std::int64_t (*table_entries)(const SchemeOptions& options);  ///< null: no table

@@ -134,7 +134,7 @@ class Packing {
     if constexpr (requires(const S& s) { s.value(1.0f); }) return false;
     const DeviceTensor& x = call_.v.codes;
     const std::int64_t strides = x.stride[0] | x.stride[1] | x.stride[2];
-    return x.dtype == attn::native_dtype<S::kV>() && x.stride[3] == 1 &&
+    return x.dtype == attn::native_dtype(S::kV) && x.stride[3] == 1 &&
            reinterpret_cast<std::uintptr_t>(x.data) % 4 == 0 && strides % kElements == 0 &&
            call_.dim_v % kElements == 0;
   }

@@ -53,8 +53,10 @@ template <Operand kOperand, int kRowBytes, int kTiles, class Acc>
 __device__ __forceinline__ void multiply_qk(Acc (&acc)[kTiles][4], const Place<kRowBytes>& rows,
                                             std::uint32_t k, const Place<kRowBytes>& columns, Acc start) {
   set_all(acc, start);
-#pragma unroll
-  for (int step = 0; step < kRowBytes / 32; ++step) {
+  // Of long rows of e4m3 the compiler else has several steps' fragments in registers, as halves on sm_90.
+  constexpr int kSteps = kRowBytes / 32, kAtOnce = kOperand != Operand::e4m3 ? kSteps : kSteps > 4 ? 2 : 1;
+#pragma unroll kAtOnce
+  for (int step = 0; step < kSteps; ++step) {
     std::uint32_t a[4];
     rows.load(a, 0, 0, step);
 #pragma unroll

@@ -50,12 +50,14 @@ requires(kTile.lone_blocks > 0) struct PartsOfTile<S, kTile> {
   using Parts = LoneParts<S, kTile.head_dim, kTile.key_parts>;
 };
 
-/// Where places of threads are: parked by kernels of 8-bit Q and K with 128 keys and up to 64 channels. Not
-/// by those without constants of keys that have registers left: of parts of the keys, or of V in 16 bits.
+/// Where places of threads are: parked by kernels of 8-bit Q and K with 128 keys and up to 64 channels, or
+/// more of e4m3. Not by those without constants of keys that have registers left: of parts of the keys, or of
+/// V in 16 bits.
 template <class S>
 constexpr Keeps keeps_places(const Tile& tile) {
   constexpr bool kHasKeys = !std::is_empty_v<typename S::Key>, kBytes = Element<S::kV>::kBytes == 1;
-  const bool parks = tile.keys > 64 && tile.head_dim <= 64 && tile.lone_blocks == 0 &&
+  constexpr bool kE4m3 = S::kQk == Operand::e4m3 && S::kV == Operand::e4m3;
+  const bool parks = tile.keys > 64 && (tile.head_dim <= 64 || kE4m3) && tile.lone_blocks == 0 &&
                      Element<S::kQk>::kBytes == 1 && (kHasKeys || (kBytes && tile.key_parts == 1));
   return parks ? Keeps::in_shared_memory : Keeps::in_registers;
 }
@@ -76,9 +78,11 @@ template <class S, Tile kTile>
 struct SharedPlan {
   using Sums = typename PartsOfTile<S, kTile>::Sums;
   /// Constants of rows, and what they keep from key block to key block, are parked where four blocks of
-  /// threads share a processor's registers.
+  /// threads share a processor's registers, of e4m3 where more than 64 channels do.
+  static constexpr bool kParksRows =
+      std::is_empty_v<typename S::Key> && (S::kV != Operand::e4m3 || kTile.head_dim > 64);
   static constexpr Keeps kKeepsPlaces = keeps_places<S>(kTile), kKeepsKnown = keeps_known<S>(kTile),
-                         kKeepsRows = std::is_empty_v<typename S::Key> ? kKeepsPlaces : Keeps::in_registers;
+                         kKeepsRows = kParksRows ? kKeepsPlaces : Keeps::in_registers;
   struct RowsOfLane {
     typename S::Row of[kRowsALane];
   };

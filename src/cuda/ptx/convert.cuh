@@ -18,6 +18,34 @@ __device__ inline std::uint32_t f16_code(float x) {
   return code;
 }
 
+/// Four numbers of e4m3 in a word, `a` in its lowest byte, rounded to nearest and at most 448. sm_89 and
+/// newer.
+__device__ __forceinline__ std::uint32_t e4m3_of(float a, float b, float c, float d) {
+  std::uint32_t word;
+  asm("{ .reg .b16 low, high;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+      "mov.b32 %0, {low, high}; }"
+      : "=r"(word)
+      : "f"(a), "f"(b), "f"(c), "f"(d));
+  return word;
+}
+/// Their sum; of the first and third, and of the second and fourth, in halves. sm_89 and newer.
+__device__ __forceinline__ float sum_of_e4m3(std::uint32_t word) {
+  float a, b;
+  asm("{ .reg .b16 low, high, even, odd;\n.reg .b32 first, second, both;\n"
+      "mov.b32 {low, high}, %2;\n"
+      "cvt.rn.f16x2.e4m3x2 first, low;\n"
+      "cvt.rn.f16x2.e4m3x2 second, high;\n"
+      "add.rn.f16x2 both, first, second;\n"
+      "mov.b32 {even, odd}, both;\n"
+      "cvt.f32.f16 %0, even;\n"
+      "cvt.f32.f16 %1, odd; }"
+      : "=f"(a), "=f"(b)
+      : "r"(word));
+  return a + b;
+}
+
 /// max(|a|, |b|), NaN where one is.
 __device__ inline float larger_or_nan(float a, float b) {
   float most;

@@ -11,6 +11,13 @@
 
 namespace octet::cuda::ptx {
 
+/// sm_90 has no mma.sync of e4m3, and multiplies it as halves, which take twice the registers.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+inline constexpr bool kUnpacksE4m3 = true;
+#else
+inline constexpr bool kUnpacksE4m3 = false;
+#endif
+
 // clang-format off
 #define OCTET_MMA(shape, formats, constraint, d, a, b)                                                  \
   asm("mma.sync.aligned." shape ".row.col." formats " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "    \
@@ -20,7 +27,7 @@ namespace octet::cuda::ptx {
 // clang-format on
 
 /// The operand A of format kA; B is of kB. Sums of codes are exact; those of halves are f32, rounded as the
-/// matrix unit does it.
+/// matrix unit does it, and those of e4m3, sm_89 and newer, cut off below 13 bits of the largest number.
 template <Operand kA, Operand kB>
 __device__ __forceinline__ void multiply(std::int32_t (&d)[4], const std::uint32_t (&a)[4],
                                          const std::uint32_t (&b)[2]) {
@@ -35,9 +42,11 @@ __device__ __forceinline__ void multiply(std::int32_t (&d)[4], const std::uint32
 template <Operand kA, Operand kB>
 __device__ __forceinline__ void multiply(float (&d)[4], const std::uint32_t (&a)[4],
                                          const std::uint32_t (&b)[2]) {
-  static_assert(kA == kB && (kA == Operand::f16 || kA == Operand::bf16),
-                "products of floats are f16 by f16 and bf16 by bf16");
-  if constexpr (kA == Operand::f16)
+  static_assert(kA == kB && (kA == Operand::f16 || kA == Operand::bf16 || kA == Operand::e4m3),
+                "products of floats are of one format");
+  if constexpr (kA == Operand::e4m3)
+    OCTET_MMA("m16n8k32", "f32.e4m3.e4m3.f32", "f", d, a, b);
+  else if constexpr (kA == Operand::f16)
     OCTET_MMA("m16n8k16", "f32.f16.f16.f32", "f", d, a, b);
   else
     OCTET_MMA("m16n8k16", "f32.bf16.bf16.f32", "f", d, a, b);

@@ -86,6 +86,8 @@ enum class Start : std::int32_t { zero, sums };
     OCTET_WGMMA_##columns##_##where("k32.s32.u8.s8", "", "r", d, a, b, adds);                       \
   else if constexpr (kA == Operand::s8)                                                             \
     OCTET_WGMMA_##columns##_##where("k32.s32.s8.s8", "", "r", d, a, b, adds);                       \
+  else if constexpr (kA == Operand::e4m3)                                                           \
+    OCTET_WGMMA_##columns##_##where("k32.f32.e4m3.e4m3", ", 1, 1", "f", d, a, b, adds);             \
   else if constexpr (kA == Operand::f16)                                                            \
     OCTET_WGMMA_##columns##_##where("k16.f32.f16.f16", OCTET_##where##_SCALES, "f", d, a, b, adds); \
   else                                                                                              \

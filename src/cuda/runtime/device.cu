@@ -41,6 +41,11 @@ bool is_hopper() {
          attribute(cudaDevAttrComputeCapabilityMinor) == 0;
 }
 
+bool multiplies_e4m3() {
+  const int major = attribute(cudaDevAttrComputeCapabilityMajor);
+  return major > 8 || (major == 8 && attribute(cudaDevAttrComputeCapabilityMinor) >= 9);
+}
+
 bool launches_together() { return attribute(cudaDevAttrCooperativeLaunch) != 0; }
 
 std::int64_t blocks_of(std::int64_t shared_bytes) {

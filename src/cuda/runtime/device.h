@@ -16,6 +16,9 @@ std::int64_t processors();
 /// Whether the current device runs code of sm_90a.
 bool is_hopper();
 
+/// Whether it multiplies e4m3: compute capability 8.9 and newer.
+bool multiplies_e4m3();
+
 /// Whether it can let all blocks of a kernel run beside each other.
 bool launches_together();
 

@@ -61,11 +61,14 @@ constexpr Registers registers_of(const Tile& tile) {
 template <class S>
 constexpr int kept_tiles(const Tile& tile) {
   constexpr bool kOfBytes = Element<S::kV>::kBytes == 1, kAdds = requires { S::kAddsAsTheyAre; };
+  constexpr bool kE4m3 = S::kP == Operand::e4m3;
   int parked = 0;
   if (tile.warpgroups == 4)
     parked = kAdds ? 4 : 5;
   else if (tile.head_dim == 128)
-    parked = kOfBytes ? (kKeyWords<S> == 3 ? 3 : kAdds ? 1 : 4) : kAdds ? 2 : 4;
+    parked = kOfBytes ? (kKeyWords<S> == 3 ? 3 : kAdds ? (kE4m3 ? 3 : 1) : 4) : kAdds ? 2 : 4;
+  else if (kE4m3 && kKeyWords<S> == 0)
+    parked = 4;
   return tile.head_dim / 8 - parked;
 }
 
