@@ -6,6 +6,7 @@
 #include "cuda/quant/encode_tiles.cuh"
 #include "cuda/quant/encode_tokens.cuh"
 #include "cuda/quant/launch.cuh"
+#include "cuda/quant/plain_rows.cuh"
 #include "cuda/quant/write_codes.cuh"
 #include "cuda/runtime/launch.cuh"
 
@@ -361,6 +362,10 @@ void launch_measure(std::span<const MeasuredRows> operands, void* stream) {
   unsigned count = 0;
   for (const MeasuredRows& x : operands) {
     const std::uint32_t blocks = blocks_for(x.rows, kManyRows);
+    if (takes_plain(x) && (operands.size() == 1 || blocks >= processors())) {
+      launch_measure_plain(x, stream);
+      continue;
+    }
     if (blocks >= processors() || x.rows.x.dtype == DType::f32) {
       launch_measured<kManyRows>({{x}}, blocks, 1, stream);
       continue;
@@ -385,6 +390,7 @@ void launch_scales(const ScaleWriting& writing, const ScaleMaking& making, void*
 void launch_encode(const RowReading& rows, const Coding& coding, void* stream) {
   if (takes_tokens(rows, coding)) return launch_encode_tokens(rows, coding, stream);
   if (takes_tiles(rows, coding)) return launch_encode_tiles(rows, coding, stream);
+  if (takes_plain(rows, coding)) return launch_encode_plain(rows, coding, stream);
   // Few threads a row, for what is done once a row, as far as registers reach.
   constexpr int kMostVectors = 2, kFewLanes = 4;
   RowReading r = rows;

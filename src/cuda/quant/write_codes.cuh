@@ -65,11 +65,31 @@ __device__ inline uint2 codes_in_words(const float* at) {
   return {four_bytes(code[0], code[1], code[2], code[3]), four_bytes(code[4], code[5], code[6], code[7])};
 }
 
+/// The same of any numbers.
+__device__ inline uint2 clamped_codes_in_words(const float* at) {
+  std::uint32_t code[kChannels];
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) code[i] = as_unsigned(quant::nearest_code(at[i], 127.0f));
+  return {four_bytes(code[0], code[1], code[2], code[3]), four_bytes(code[4], code[5], code[6], code[7])};
+}
+
 __device__ inline uint4 f16_codes_in_words(const float* at) {
   std::uint32_t words[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) words[i] = ptx::f16_code(at[2 * i]) | ptx::f16_code(at[2 * i + 1]) << 16;
   return {words[0], words[1], words[2], words[3]};
+}
+
+/// Eight e4m3 codes.
+__device__ inline uint2 e4m3_codes_in_words(const float* at) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  return {ptx::e4m3_of(at[0], at[1], at[2], at[3]), ptx::e4m3_of(at[4], at[5], at[6], at[7])};
+#else
+  std::uint32_t code[kChannels];
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) code[i] = e4m3_code_from_f32(at[i]);
+  return {four_bytes(code[0], code[1], code[2], code[3]), four_bytes(code[4], code[5], code[6], code[7])};
+#endif
 }
 
 /// Eight numbers, as a call takes them in registers.
@@ -105,8 +125,10 @@ __device__ __noinline__ inline void write_vector(const Coding& k, std::int64_t o
       if (count < kChannels) p4.words[0] &= (1u << (4 * count)) - 1;  // the last nibble of an odd dim is 0
       return store(k, offset / 2, p4, (count + 1) / 2);
     }
-    case DType::e4m3:
-      return store(k, offset, packed_bytes(v, [](float x) { return e4m3_code_from_f32(x); }), count);
+    case DType::e4m3: {
+      const uint2 words = e4m3_codes_in_words(v);
+      return store(k, offset, Packed<8>{{words.x, words.y}}, count);
+    }
     case DType::e5m2:
       return store(k, offset, packed_bytes(v, [](float x) { return e5m2_code_from_f32(x); }), count);
     case DType::f16:
