@@ -144,6 +144,7 @@ Status run(const std::string& output, const std::string& commit, const std::vect
                         {"key_block", runner.value().desc().key_block},
                         {"head_dim", cuda::mma::kTileTable[row.cut.tile].head_dim},
                         {"family", row.cut.family == cuda::Family::wgmma ? "wgmma" : "mma"},
+                        {"e4m3", row.cut.e4m3 == cuda::E4m3::as_f16 ? "as f16" : "as it is"},
                         {"warps", row.cut.warps},
                         {"key_parts", cuda::mma::kTileTable[row.cut.tile].key_parts},
                         {"lone_blocks", cuda::mma::kTileTable[row.cut.tile].lone_blocks},
