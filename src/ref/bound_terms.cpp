@@ -186,7 +186,8 @@ RowTerms e4m3_p_terms(const RowContext& row, double unit) {
   constexpr double kRelative = kUnitE4m3 / (1 + kUnitE4m3);
   t.score += log_half_width(-kRelative, kRelative);
   t.moved = lost_mass(static_cast<double>(row.keys.keys), 0x1p-10 * row.keys.v_ratio(), unit);
-  t.sums += e4m3_unit_error(static_cast<double>(row.keys.widest_block));
+  // Where P V is a matrix unit's, pairs of codes of the row sum are added in halves too.
+  t.sums += e4m3_unit_error(static_cast<double>(row.keys.widest_block)) + kUnitF16;
   return t;
 }
 
