@@ -15,13 +15,13 @@ inline constexpr float kFp8Unit = 256.0f;
 inline constexpr float kFp8UnitOctaves = 8;
 
 /// kVScale: at_fold for calls of which P carries no scale of V, and then the same.
-template <class L, VScale kVScale = VScale::in_p>
-struct Fp8Scheme : ScaledOperands<L, Formats{Operand::f16, Operand::f16, Operand::f16, kVScale}> {
+template <class L, VScale kVScale>
+struct Fp8SchemeOf : ScaledOperands<L, Formats{Operand::f16, Operand::f16, Operand::f16, kVScale}> {
   using Base = ScaledOperands<L, Formats{Operand::f16, Operand::f16, Operand::f16, kVScale}>;
   using typename Base::F32, typename Base::Key, typename Base::Row, typename Base::Score,
       typename Base::State, typename Base::Step, typename Base::Sum, typename Base::View;
 
-  static OCTET_HD Fp8Scheme prepare(const Prepare& p) { return {{p.softmax_scale * kLog2E}}; }
+  static OCTET_HD Fp8SchemeOf prepare(const Prepare& p) { return {{p.softmax_scale * kLog2E}}; }
   OCTET_HD Step step(const State& state, Score peak, const View&) const {
     Step step = Online<L>::against_running_maximum(state, peak);
     step.origin = weight_origin<L>(step.origin, kFp8UnitOctaves);
@@ -38,6 +38,9 @@ struct Fp8Scheme : ScaledOperands<L, Formats{Operand::f16, Operand::f16, Operand
   }
   OCTET_HD F32 lse(const State& state, const Row&) const { return Online<L>::lse(state, kFp8Unit); }
 };
+
+template <class L>
+using Fp8Scheme = Fp8SchemeOf<L, VScale::in_p>;
 
 template <class L>
 struct Fp8HybridScheme

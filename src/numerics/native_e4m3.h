@@ -36,8 +36,8 @@ struct Fp8Native : Fp8Scheme<L> {
 /// For calls without a bias of which P carries no scales of V, where all keys of a block have one scale: a
 /// score is the sum of products itself, and one multiply-add makes the exponential's argument.
 template <class L>
-struct Fp8Uniform : PackedE4m3<Fp8Scheme<L, VScale::at_fold>> {
-  using Base = PackedE4m3<Fp8Scheme<L, VScale::at_fold>>;
+struct Fp8Uniform : PackedE4m3<Fp8SchemeOf<L, VScale::at_fold>> {
+  using Base = PackedE4m3<Fp8SchemeOf<L, VScale::at_fold>>;
   using typename Base::F32, typename Base::Acc, typename Base::Row, typename Base::State;
   using Score = F32;
   struct Bias {};  ///< none is added
