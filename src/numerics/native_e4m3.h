@@ -24,6 +24,8 @@ struct PackedE4m3 : S {
   OCTET_HD F32 code(F32 weight) const { return weight; }
 };
 
+/// P carries V's scales by token, and a row's sum takes them out of each code: codes are numbers before they
+/// are packed.
 template <class L>
 struct Fp8Native : Fp8Scheme<L> {
   using F32 = typename L::F32;
@@ -74,12 +76,14 @@ struct Fp8Uniform : PackedE4m3<Fp8SchemeOf<L, VScale::at_fold>> {
   }
 };
 
+/// Q and K are bytes; P and V stay halves.
 template <class L>
 struct Fp8HybridNative : Fp8HybridScheme<L> {
   static constexpr Operand kQk = Operand::e4m3;
   static OCTET_HD Fp8HybridNative prepare(const Prepare& p) { return {Fp8HybridScheme<L>::prepare(p)}; }
 };
 
+/// Q and K are s8, whose sums are exact; P and V bytes of e4m3.
 template <class L>
 using Int8Fp8Native = PackedE4m3<Int8Fp8Scheme<L>>;
 

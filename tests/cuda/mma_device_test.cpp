@@ -56,7 +56,8 @@ class Mma : public OnDevice {
   /// Where the matrix unit multiplies e4m3 it cuts its sums off 13 bits below the largest product: scores are
   /// off by a thousandth or two of themselves, and of a hundred codes of P, whose step is a twelfth, one or
   /// two fall on the other side of a tie; P in halves does not, and of exact scores only sums of P V are cut.
-  /// On an H200 at most 1.7, 0.064 and 0.43 %, the first of a single row.
+  /// On an H200 at most 1.7, 0.064 and 0.43 %, the first of a single row, and found before fp8 had its
+  /// uniform form.
   static constexpr double kOfCutScores = 2e-2, kOfCutSums = 5e-3;
 
   /// Schemes whose allowance is that of a matrix unit's own sums: their elements are held to the bound by

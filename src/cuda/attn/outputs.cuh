@@ -8,7 +8,8 @@
 namespace octet::cuda::attn {
 
 /// Tiles of eight channels that registers hold beside scores of 128 keys. Of 8-bit operands so many that two
-/// blocks of threads share a processor of 228 KiB; of halves, whose tiles leave room for one block, fewer.
+/// blocks of threads share a processor of 228 KiB; of halves, whose tiles leave room for one block, fewer,
+/// and of e4m3 the fewest, for sm_90 unpacks it (ptx/mma.cuh).
 template <class S>
 constexpr int tiles_beside_scores() {
   if (S::kV == Operand::e4m3) return 12;
