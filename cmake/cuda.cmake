@@ -1,12 +1,13 @@
 # The CUDA backend: its kernels are templates of a scheme and a tile, instantiated in units of one scheme or, with OCTET_UNITY, of several.
 
-# sm_86 runs the code of sm_80. The PTX of sm_80 is that of sm_89 too, but for kernels that multiply e4m3 as it is, which have PTX of sm_89.
-set(OCTET_CUDA_ARCHITECTURES "80-real;89-real;90-real;80-virtual" CACHE STRING
+# sm_89 runs the code of sm_86, whose instructions are the same ones (docs/cuda.md), but for kernels that multiply e4m3 as it is: these are compiled
+# for sm_89, and have PTX of it.
+set(OCTET_CUDA_ARCHITECTURES "80-real;86-real;90-real;80-virtual" CACHE STRING
     "What the CUDA sources are compiled for; newer GPUs take the PTX")
 
 # Schemes whose sources are one unit, for what one includes takes up to a third of its time: of what packs, of what attends by mma.sync, and of what
 # attends by wgmma. Without OCTET_UNITY each has its own, which is less to compile after a change.
-set(OCTET_CUDA_UNIT_OF_pack 5)
+set(OCTET_CUDA_UNIT_OF_pack 9)
 set(OCTET_CUDA_UNIT_OF_mma 3)
 set(OCTET_CUDA_UNIT_OF_wgmma 5)
 
@@ -48,7 +49,9 @@ macro(octet_add_to_unit kind text)
   elseif(${kind} STREQUAL mma AND _scheme MATCHES "_native$|^fp8_uniform$")
     set(_unit mma_e4m3)
   elseif(OCTET_UNITY AND NOT _scheme MATCHES "^(integer|qflash)$")
-    list(APPEND _shared_${kind} ${_scheme})
+    if(NOT (${kind} STREQUAL mma AND _scheme IN_LIST OCTET_CUDA_HOPPER_ALONE))  # a table without kernels takes no place
+      list(APPEND _shared_${kind} ${_scheme})
+    endif()
     list(LENGTH _shared_${kind} _count)
     math(EXPR _count "(${_count} - 1) / ${OCTET_CUDA_UNIT_OF_${kind}}")
     set(_unit ${kind}_${_count})
@@ -210,6 +213,9 @@ function(octet_e4m3_architectures native_var as_f16_var)
     list(APPEND _native ${_architecture})
   endforeach()
   list(REMOVE_DUPLICATES _native)
+  if("80-real" IN_LIST _as_f16)  # which sm_86 runs
+    list(REMOVE_ITEM _as_f16 "86-real")
+  endif()
   if(NOT _as_f16)
     set(_as_f16 ${OCTET_CUDA_ARCHITECTURES})
   endif()
@@ -239,10 +245,12 @@ function(octet_cuda_flags target)
   if(ARGN)
     set(_architectures "${ARGN}")
   endif()
-  # The code of sm_89 is made from the PTX of sm_80, where that is made in any case: a fifth of a unit's time.
-  if("80-virtual" IN_LIST _architectures AND "89-real" IN_LIST _architectures)
-    list(REMOVE_ITEM _architectures "89-real")
-    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--generate-code=arch=compute_80,code=[sm_89]>")
+  # The code of sm_86 is made from the PTX of sm_80, where that is made in any case: a sixth of a unit's time, for kernels whose scores or weights it
+  # converts from integers by instructions that sm_80 lacks. Elsewhere sm_86 runs the code of sm_80 (docs/cuda.md).
+  set(_of_sm_86)
+  if("80-virtual" IN_LIST _architectures AND "80-real" IN_LIST _architectures AND "86-real" IN_LIST _architectures)
+    list(REMOVE_ITEM _architectures "86-real")
+    set(_of_sm_86 "--generate-code=arch=compute_80,code=[sm_86]")
   endif()
   get_target_property(_sources ${target} SOURCES)
   set_target_properties(${target} PROPERTIES CUDA_STANDARD_REQUIRED OFF CUDA_ARCHITECTURES "${_architectures}"
@@ -255,6 +263,9 @@ function(octet_cuda_flags target)
     get_source_file_property(_options ${_source} COMPILE_OPTIONS)
     if(NOT _options MATCHES "-fmad")
       set_property(SOURCE ${_source} APPEND PROPERTY COMPILE_OPTIONS -fmad=false)
+    endif()
+    if(_source MATCHES "/mma_" AND NOT _source MATCHES "_integer")
+      set_property(SOURCE ${_source} APPEND PROPERTY COMPILE_OPTIONS ${_of_sm_86})
     endif()
   endforeach()
 endfunction()

@@ -11,9 +11,15 @@ namespace octet::cuda::mma {
 
 template <class S>
 int launch_pack(const Call& call, int tile, const Grid& grid, void* stream) {
+  const AnyShape shape(kTileTable[tile], attn::Element<S::kV>::kBytes);
+  const dim3 blocks(static_cast<unsigned>(grid.groups), static_cast<unsigned>(grid.heads));
+  const auto threads = static_cast<unsigned>(shape.threads);
+  if (!packs_by_itself(tile)) return runtime::launch(pack_any<S>, blocks, threads, 0, stream, call, shape);
   return with_packed_tile(tile, [&]<int kIndex>() {
-    const dim3 blocks(static_cast<unsigned>(grid.groups), static_cast<unsigned>(grid.heads));
-    return runtime::launch(pack<S, kIndex>, blocks, pack_threads<S, kTileTable[kIndex]>(), 0, stream, call);
+    if constexpr (packs_by_itself(kIndex))
+      return runtime::launch(pack<S, kIndex>, blocks, threads, 0, stream, call);
+    else
+      return cudaErrorInvalidValue;
   });
 }
 

@@ -2,6 +2,7 @@
 // K padded where its rows cannot be read as they are. One block of threads a key block of a head.
 #pragma once
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -20,19 +21,48 @@ namespace octet::cuda::mma {
 
 /// Threads of a block. Windows of 64 places and 32 channels of 8 bits are one warp's work beside the two of
 /// keys' constants, and three warps of twelve blocks fill a processor.
-template <class S, Tile kTile>
-constexpr int pack_threads() {
-  constexpr int kMost = 128, kWarp = 32, kBytes = attn::Element<S::kV>::kBytes;
-  constexpr int kOfValues = kTile.keys * kTile.head_dim * kBytes * kBytes / 64;  // in words
-  return std::min(kMost, kTile.keys + (kOfValues + kWarp - 1) / kWarp * kWarp);
+inline constexpr int kMostPackThreads = 128;
+static_assert(kMostKeys <= kMostPackThreads, "a thread has the constants of one key");
+constexpr int pack_threads(const Tile& tile, int value_bytes) {
+  constexpr int kWarp = 32;
+  const int of_values = tile.keys * tile.head_dim * value_bytes * value_bytes / 64;  // in words
+  return std::min(kMostPackThreads, tile.keys + (of_values + kWarp - 1) / kWarp * kWarp);
 }
 
-template <class S, Tile kTile>
-class Packing {
-  static constexpr int kPackThreads = pack_threads<S, kTile>();
+constexpr int log2(std::int32_t power) { return std::countr_zero(static_cast<std::uint32_t>(power)); }
 
+/// Places of a packed key block, powers of two, and the threads that write it: known to the compiler ...
+template <class S, int kIndex>
+struct TileShape {
+  static constexpr Tile kTile = kTileTable[kIndex];
+  static constexpr int log2_channels = log2(kTile.head_dim), log2_keys = log2(kTile.keys);
+  static constexpr int threads = pack_threads(kTile, attn::Element<S::kV>::kBytes);
+};
+/// ... or to the launch.
+struct AnyShape {
+  int log2_channels, log2_keys, threads;
+
+  AnyShape(const Tile& tile, int value_bytes)
+      : log2_channels(log2(tile.head_dim)),
+        log2_keys(log2(tile.keys)),
+        threads(pack_threads(tile, value_bytes)) {}
+};
+/// Whether a tile has a packing kernel of its own: those of windows and of short rows, of whose calls packing
+/// is a good part (with one for all tiles 197 keys took up to 6 % longer, docs/cuda.md). The others share
+/// one, for the build's sake.
+constexpr bool packs_by_itself(int tile) {
+  constexpr Tile kWindows = {32, 64}, kShortRows = {64, 128};
+  const auto is = [&](const Tile& one) {
+    return kTileTable[tile].head_dim == one.head_dim && kTileTable[tile].keys == one.keys;
+  };
+  return is(kWindows) || is(kShortRows);
+}
+
+template <class S, class Shape>
+class Packing {
  public:
-  __device__ explicit Packing(const Call& call) : call_(call), scheme_(attn::scheme_of<S>(call)) {}
+  __device__ Packing(const Call& call, const Shape& shape)
+      : call_(call), shape_(shape), scheme_(attn::scheme_of<S>(call)) {}
 
   /// Addresses come before the wait for whoever wrote codes and scales, and cost no time of their own then.
   __device__ void run() {
@@ -46,12 +76,17 @@ class Packing {
     const std::int32_t count = min(size, keys.length - begin);
     const attn::HeadOperand k(call_.k, call_.keys, keys, head), v(call_.v, call_.keys, keys, head);
     const ScalesAt scales_at(k, v, begin, count);
-    const ValuesAt values_at(call_, v, begin, slot);
+    const ValuesAt values_at(call_, shape_, v, begin, slot);
     ptx::wait_for_earlier_kernels();
     ptx::let_the_next_kernel_start();
     if (begin >= keys.length) return;
     const Scales scales = scales_at.read();  // on their way while values are
-    put_values(values_at, v, begin, count, slot);
+    if (values_in_words()) {
+      for (int word = first_word(); word < words_of_values(); word += shape_.threads)
+        put_words(values_at, word, read_words(values_at, word, count));
+    } else {
+      put_each_value(v, begin, count, slot);
+    }
     put_constants(scales, count, slot);
     if (call_.packed.k) put_keys(k, begin, count, slot);
     if (call_.packed.channels) put_channels(v, begin, slot);
@@ -63,7 +98,9 @@ class Packing {
   template <Operand kOperand>
   using ElementOf = typename attn::Element<kOperand>::Type;
 
-  static_assert(kPackThreads >= kTile.keys, "a thread has the constants of one key");
+  static __device__ int thread() { return static_cast<int>(threadIdx.x); }
+  __device__ int keys() const { return 1 << shape_.log2_keys; }
+  __device__ int channels() const { return 1 << shape_.log2_channels; }
 
   struct Scales {
     float k_of_block;  ///< of K's first key
@@ -89,19 +126,20 @@ class Packing {
 
   __device__ void put_constants(const Scales& scales, std::int32_t count, std::int64_t slot) {
     if constexpr (std::is_empty_v<Key> && std::is_empty_v<Block>) return;
-    const int j = static_cast<int>(threadIdx.x);
+    const int j = thread();
     const Block block = block_of(scales);
     if constexpr (!std::is_empty_v<Block>) {
       if (j == 0) reinterpret_cast<Block*>(call_.packed.blocks)[slot] = block;
     }
     if constexpr (!std::is_empty_v<Key>) {
-      using Keys = attn::KeyArrays<Key, kTile.keys>;
-      std::uint32_t* words = reinterpret_cast<std::uint32_t*>(call_.packed.keys) + slot * (Keys::kBytes / 4);
-      if (j >= kTile.keys) return;
+      const int keys = this->keys();
+      if (j >= keys) return;
       Key key{};
       if constexpr (requires { S::no_key(); }) key = S::no_key();
       if (j < count) key = scheme_.key(scales.own, block);
-      Keys::put(words, j, key);
+      attn::put_key(
+          reinterpret_cast<std::uint32_t*>(call_.packed.keys) + slot * attn::key_words<Key>() * keys, keys, j,
+          key);
     }
   }
 
@@ -110,17 +148,16 @@ class Packing {
     const float k_scale = scales.k_of_block;
     if constexpr (requires(S s) { s.block(1.0f, 1.0f); }) {
       if (!scales.in_p) return scheme_.block(k_scale, 1.0f);
-      constexpr int kWarps = kPackThreads / 32;
-      __shared__ float largest_of_warp[kWarps];
-      const int thread = static_cast<int>(threadIdx.x);
+      __shared__ float largest_of_warp[kMostPackThreads / 32];
       float largest = scales.exists ? scales.own.v : 0.0f;
 #pragma unroll
       for (int lane = 1; lane < 32; lane *= 2)
         largest = fmaxf(largest, __shfl_xor_sync(tile::kAllLanes, largest, lane));
-      if (thread % 32 == 0) largest_of_warp[thread / 32] = largest;
+      if (thread() % 32 == 0) largest_of_warp[thread() / 32] = largest;
       __syncthreads();
 #pragma unroll
-      for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, largest_of_warp[w]);
+      for (int w = 0; w < kMostPackThreads / 32; ++w)
+        if (w < shape_.threads / 32) largest = fmaxf(largest, largest_of_warp[w]);
       return scheme_.block(k_scale, largest);
     } else {
       return scheme_.block(k_scale);
@@ -130,7 +167,6 @@ class Packing {
   /// V's elements are what the products take, a word of its rows holds them whole, and no scheme wants
   /// others.
   __device__ bool values_in_words() const {
-    constexpr int kElements = 4 / attn::Element<S::kV>::kBytes;
     if constexpr (requires(const S& s) { s.value(1.0f); }) return false;
     const DeviceTensor& x = call_.v.codes;
     const std::int64_t strides = x.stride[0] | x.stride[1] | x.stride[2];
@@ -145,55 +181,64 @@ class Packing {
     std::byte* to;
     std::int64_t row_bytes;  ///< of the tensor
 
-    __device__ ValuesAt(const Call& call, const attn::HeadOperand& v, std::int32_t begin, std::int64_t slot)
+    __device__ ValuesAt(const Call& call, const Shape& shape, const attn::HeadOperand& v, std::int32_t begin,
+                        std::int64_t slot)
         : from(tile::kept(static_cast<const std::byte*>(call.v.codes.data) +
                           v.offset(begin, 0) * kValueBytes)),
-          to(tile::kept(call.packed.v + slot * kTile.head_dim * kTile.keys * kValueBytes)),
+          to(tile::kept(call.packed.v + ((slot << (shape.log2_channels + shape.log2_keys)) * kValueBytes))),
           row_bytes(tile::kept(call.v.codes.stride[2] * kValueBytes)) {}
   };
   static constexpr int kValueBytes = attn::Element<S::kV>::kBytes;
 
-  __device__ void put_values(const ValuesAt& at, const attn::HeadOperand& v, std::int32_t begin,
-                             std::int32_t count, std::int64_t slot) {
-    if (values_in_words())
-      put_words_of_values(at, count);
-    else
-      put_each_value(v, begin, count, slot);
-  }
-
   /// A thread reads a word of a row, some channels, of as many keys as 16 bytes of a channel hold, and writes
   /// these. Lanes beside each other have two such groups of keys, whose 32 bytes of a channel lie together,
   /// of words that the row has together.
-  __device__ void put_words_of_values(const ValuesAt& at, std::int32_t count) {
-    constexpr int kBytes = kValueBytes, kElements = 4 / kBytes, kKeys = 16 / kBytes;
-    constexpr int kRowBytes = kTile.keys * kBytes, kRowWords = kTile.head_dim / kElements;
-    // Beside keys' constants, where these leave threads over.
-    const int first_word =
-        (static_cast<int>(threadIdx.x) + kPackThreads - kTile.keys % kPackThreads) % kPackThreads;
-    for (int i = first_word; i < kTile.keys / kKeys * kRowWords; i += kPackThreads) {
-      const int word = i / 2 % kRowWords, group = i / 2 / kRowWords * 2 + i % 2;
-      const int first = group * kKeys, left = word * kElements < call_.dim_v ? count - first : 0;
-      std::uint32_t of_key[kKeys];
-      const std::byte* row = at.from + first * at.row_bytes + word * 4;
+  static constexpr int kElements = 4 / kValueBytes, kKeys = 16 / kValueBytes;
+  struct WordsOfKeys {
+    std::uint32_t of[kKeys];
+  };
+  struct WordPlace {
+    int word, group;
+  };
+  __device__ int log2_row_words() const { return shape_.log2_channels - log2(kElements); }
+  __device__ int words_of_values() const { return 1 << (shape_.log2_keys - log2(kKeys) + log2_row_words()); }
+  /// Beside keys' constants, where these leave threads over.
+  __device__ int first_word() const {
+    const int of_keys = keys() < shape_.threads ? keys() : 0;
+    return thread() >= of_keys ? thread() - of_keys : thread() - of_keys + shape_.threads;
+  }
+  __device__ WordPlace place_of_word(int i) const {
+    const int pair = i >> 1;
+    return {pair & ((1 << log2_row_words()) - 1), (pair >> log2_row_words()) * 2 + (i & 1)};
+  }
+  __device__ WordsOfKeys read_words(const ValuesAt& at, int i, std::int32_t count) const {
+    const WordPlace place = place_of_word(i);
+    const int first = place.group * kKeys, left = place.word * kElements < call_.dim_v ? count - first : 0;
+    WordsOfKeys words;
+    const std::byte* row = at.from + first * at.row_bytes + place.word * 4;
 #pragma unroll
-      for (int k = 0; k < kKeys; ++k) {
-        of_key[k] = k < left ? *reinterpret_cast<const std::uint32_t*>(row) : 0;
-        row = tile::kept(row + at.row_bytes);  // the compiler would multiply anew
+    for (int k = 0; k < kKeys; ++k) {
+      words.of[k] = k < left ? *reinterpret_cast<const std::uint32_t*>(row) : 0;
+      row = tile::kept(row + at.row_bytes);  // the compiler would multiply anew
+    }
+    return words;
+  }
+  __device__ void put_words(const ValuesAt& at, int i, const WordsOfKeys& words) const {
+    const WordPlace place = place_of_word(i);
+    const int row_bytes = keys() * kValueBytes;
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      std::uint32_t slots[4];
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+        const auto key = [&](int s) { return words.of[tile::key_of_slot(w * kElements + s, kValueBytes)]; };
+        if constexpr (kValueBytes == 1)
+          slots[w] = joined_bytes(key(0), key(1), key(2), key(3), e);
+        else
+          slots[w] = __byte_perm(key(0), key(1), e == 0 ? 0x5410 : 0x7632);
       }
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) {
-        std::uint32_t slots[4];
-#pragma unroll
-        for (int w = 0; w < 4; ++w) {
-          const auto key = [&](int s) { return of_key[tile::key_of_slot(w * kElements + s, kBytes)]; };
-          if constexpr (kBytes == 1)
-            slots[w] = joined_bytes(key(0), key(1), key(2), key(3), e);
-          else
-            slots[w] = __byte_perm(key(0), key(1), e == 0 ? 0x5410 : 0x7632);
-        }
-        *reinterpret_cast<uint4*>(at.to + (word * kElements + e) * kRowBytes + group * 16) = {
-            slots[0], slots[1], slots[2], slots[3]};
-      }
+      *reinterpret_cast<uint4*>(at.to + (place.word * kElements + e) * row_bytes + place.group * 16) = {
+          slots[0], slots[1], slots[2], slots[3]};
     }
   }
   /// Byte number `byte` of each of four words.
@@ -207,28 +252,29 @@ class Packing {
   /// channels beside each other, which the tensor has together.
   __device__ void put_each_value(const attn::HeadOperand& v, std::int32_t begin, std::int32_t count,
                                  std::int64_t slot) {
-    constexpr int kBytes = attn::Element<S::kV>::kBytes, kSlots = 4 / kBytes, kRowWords = kTile.keys / kSlots;
-    auto* to = reinterpret_cast<std::uint32_t*>(call_.packed.v) + slot * kTile.head_dim * kRowWords;
-    for (int i = static_cast<int>(threadIdx.x); i < kTile.head_dim * kRowWords; i += kPackThreads) {
-      const int channel = i % kTile.head_dim, word = i / kTile.head_dim;
+    constexpr int kSlots = kElements;
+    const int channels = this->channels(), row_words = keys() / kSlots;
+    auto* to = reinterpret_cast<std::uint32_t*>(call_.packed.v) + slot * channels * row_words;
+    for (int i = thread(); i < channels * row_words; i += shape_.threads) {
+      const int channel = i & (channels - 1), word = i >> shape_.log2_channels;
       attn::Elements<S::kV, 4> element;
 #pragma unroll
       for (int s = 0; s < kSlots; ++s) {
-        const int key = tile::key_of_slot(word * kSlots + s, kBytes);
+        const int key = tile::key_of_slot(word * kSlots + s, kValueBytes);
         const bool exists = key < count && channel < call_.dim_v;
         element.of[s] = exists ? element_of_value(v, begin + key, channel) : ElementOf<S::kV>{};
       }
-      to[channel * kRowWords + word] = __builtin_bit_cast(std::uint32_t, element);
+      to[channel * row_words + word] = __builtin_bit_cast(std::uint32_t, element);
     }
   }
   /// V's scales of the block by channel; those beyond V's, whose sums are zeros, have the last one's.
   __device__ void put_channels(const attn::HeadOperand& v, std::int32_t begin, std::int64_t slot) {
     using Channel = typename S::Channel;
     if constexpr (!std::is_empty_v<Channel>) {
-      auto* channels = reinterpret_cast<Channel*>(call_.packed.channels) + slot * kTile.head_dim;
+      auto* to = reinterpret_cast<Channel*>(call_.packed.channels) + slot * channels();
 #pragma unroll 1
-      for (int c = static_cast<int>(threadIdx.x); c < kTile.head_dim; c += kPackThreads)
-        channels[c] = scheme_.channel({v.scale(begin, min(c, call_.dim_v - 1)), 0});
+      for (int c = thread(); c < channels(); c += shape_.threads)
+        to[c] = scheme_.channel({v.scale(begin, min(c, call_.dim_v - 1)), 0});
     }
   }
   __device__ ElementOf<S::kV> element_of_value(const attn::HeadOperand& v, std::int32_t token,
@@ -241,15 +287,16 @@ class Packing {
 
   __device__ void put_keys(const attn::HeadOperand& k, std::int32_t begin, std::int32_t count,
                            std::int64_t slot) {
-    constexpr int kBytes = attn::Element<S::kQk>::kBytes, kElements = 4 / kBytes;
-    constexpr int kRowWords = kTile.head_dim / kElements;
-    auto* to = reinterpret_cast<std::uint32_t*>(call_.packed.k) + slot * kTile.keys * kRowWords;
-    for (int i = static_cast<int>(threadIdx.x); i < kTile.keys * kRowWords; i += kPackThreads) {
-      const int word = i % kRowWords, key = i / kRowWords;
+    constexpr int kOfWord = 4 / attn::Element<S::kQk>::kBytes;  // elements
+    const int log2_row_words = shape_.log2_channels - log2(kOfWord);
+    const int row_words = 1 << log2_row_words;
+    auto* to = reinterpret_cast<std::uint32_t*>(call_.packed.k) + slot * keys() * row_words;
+    for (int i = thread(); i < keys() * row_words; i += shape_.threads) {
+      const int word = i & (row_words - 1), key = i >> log2_row_words;
       attn::Elements<S::kQk, 4> element;
 #pragma unroll
-      for (int e = 0; e < kElements; ++e) {
-        const int channel = word * kElements + e;
+      for (int e = 0; e < kOfWord; ++e) {
+        const int channel = word * kOfWord + e;
         const bool exists = key < count && channel < k.operand().dim;
         element.of[e] = exists ? k.element<S::kQk>(begin + key, channel) : ElementOf<S::kQk>{};
       }
@@ -258,16 +305,24 @@ class Packing {
   }
 
   const Call& call_;
+  const Shape shape_;
   const S scheme_;
 };
 
-/// kIndex: of the tile. Eight blocks a processor leave 64 registers, of which 40 are used; asked for less,
-/// the compiler stops at 32 and spills.
+/// Eight blocks a processor leave 64 registers, of which 40 are used; asked for less, the compiler stops at
+/// 32 and spills.
+inline constexpr int kPackBlocks = 8;
 template <class S, int kIndex>
-__global__ void __launch_bounds__((pack_threads<S, kTileTable[kIndex]>()), 8)
+__global__ void __launch_bounds__((TileShape<S, kIndex>::threads), kPackBlocks)
     pack(const __grid_constant__ Call call) {
   if (call.is_placed_by_memory) ptx::wait_for_earlier_kernels();
-  Packing<S, kTileTable[kIndex]>(call).run();
+  Packing<S, TileShape<S, kIndex>>(call, {}).run();
+}
+template <class S>
+__global__ void __launch_bounds__(kMostPackThreads, kPackBlocks)
+    pack_any(const __grid_constant__ Call call, const __grid_constant__ AnyShape shape) {
+  if (call.is_placed_by_memory) ptx::wait_for_earlier_kernels();
+  Packing<S, AnyShape>(call, shape).run();
 }
 
 }  // namespace octet::cuda::mma
