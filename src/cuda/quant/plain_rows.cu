@@ -1,7 +1,7 @@
-// amax and codes of 16-bit rows that nothing is done to but a multiplication, by a scale that all tokens of a
-// head share: s8 and e4m3 with scales of tensors, heads or their channels, and f16. All vectors of eight
-// channels are then alike, and a thread has those of the same channels of many rows, several on their way at
-// a time.
+// amax and codes of 16-bit rows that are only multiplied, by what all tokens of a head share: powers of two
+// of channels (equalisation), and scales of tensors, heads or their channels, of s8 and e4m3; f16 has none.
+// All vectors of eight channels are then alike, and a thread has those of the same channels of many rows,
+// several on their way at a time.
 #include <bit>
 
 #include "cuda/ptx/grid.cuh"
@@ -58,6 +58,14 @@ struct PlainRows {
     Place p;
     p.b = b, p.h = h, p.s = b;
     return groups.slot(r.order.sequences, static_cast<std::int32_t>(r.x.shape[1]), p);
+  }
+
+  /// What a channel is multiplied by before its scale, 1 or more; of rows that are equalised. note: as it is
+  /// never so much that a number becomes infinite, each product is exact, and the largest that of the
+  /// largest.
+  __device__ float equaliser(const RowReading& r, int of) const {
+    return power_of_two(
+        -static_cast<const std::int32_t*>(r.exponent.data)[row_offset(r.exponent, b, h, 0) + of]);
   }
 
   /// body(row, vector) for the thread's rows, and zeros for those that do not exist; of the warp.
@@ -128,7 +136,8 @@ __global__ void __launch_bounds__(kThreads, 4)
     most[3] = __vmaxu2(most[3], finite_sizes(vector.w, infinities));
   });
   std::uint32_t* const to = amax.bits + rows.slot(r, amax.groups) * amax.channel_groups;
-  if (amax.channel_groups == 1) {
+  const bool by_channel = amax.channel_groups > 1 || r.exponent.data;
+  if (!by_channel) {
     const std::uint32_t two = __vmaxu2(__vmaxu2(most[0], most[1]), __vmaxu2(most[2], most[3]));
     const std::uint32_t of_warp = __reduce_max_sync(kAllLanes, max(two & 0xffffu, two >> 16));
     if (threadIdx.x % kWarp == 0) atomicMax(&largest[0], of_warp);
@@ -138,8 +147,15 @@ __global__ void __launch_bounds__(kThreads, 4)
       atomicMax(&largest[rows.channel + i], most[i / 2] >> (i % 2 * 16) & 0xffffu);
   }
   __syncthreads();
-  const std::uint32_t size = static_cast<int>(threadIdx.x) < amax.channel_groups ? largest[threadIdx.x] : 0;
-  if (size > 0) atomicMax(to + threadIdx.x, f32_bits(size, r.x.dtype));
+  const int thread = static_cast<int>(threadIdx.x), words = by_channel ? r.channels : 1;
+  std::uint32_t bits = thread < words ? f32_bits(largest[thread], r.x.dtype) : 0;
+  if (r.exponent.data && thread < words) bits = bits_of(float_of(bits) * rows.equaliser(r, thread));
+  if (amax.channel_groups > 1) {
+    if (bits > 0) atomicMax(to + thread, bits);
+  } else {
+    bits = __reduce_max_sync(kAllLanes, bits);
+    if (thread % kWarp == 0 && bits > 0) atomicMax(to, bits);
+  }
 }
 
 template <DType kFormat>
@@ -156,12 +172,21 @@ __global__ void __launch_bounds__(kThreads, 4)
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) rscale[i] = of[k.channel_groups == 1 ? 0 : rows.channel + i];
   }
+  const bool is_equalised = r.exponent.data;
+  float equaliser[kChannels];
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i)
+    equaliser[i] = is_equalised ? rows.equaliser(r, rows.channel + i) : 1.0f;
   rows.each(r, [&](std::int32_t row, uint4 vector) {
     if constexpr (kFormat == DType::s8)
       vector = confined(vector, infinities_of(r.x.dtype), order.row_vectors(), k.non_finite);
     if (row >= rows.tokens) return;
     float v[kChannels];
     to_floats(RawRow<std::uint16_t, 1>{{{{vector}}}}, r.x.dtype, v);
+    if (is_equalised) {
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i) v[i] = v[i] * equaliser[i];
+    }
     const std::int64_t to = row_offset(k.codes, rows.b, rows.h, row) + rows.channel;
     if constexpr (kFormat == DType::f16) {
       *reinterpret_cast<uint4*>(static_cast<std::uint16_t*>(k.codes.data) + to) = f16_codes_in_words(v);
@@ -185,8 +210,8 @@ bool is_plain(const RowReading& r) {
   const bool is_16_bit = r.x.dtype == DType::bf16 || r.x.dtype == DType::f16;
   const bool has_width = r.channels >= kChannels && r.channels <= kWarp * kChannels &&
                          std::has_single_bit(static_cast<unsigned>(r.channels));
-  return is_16_bit && r.in_vectors && has_width && r.channels == r.dim && !r.shift.data && !r.exponent.data &&
-         r.hadamard == 0 && !r.order.sequences.cu_seqlens;
+  return is_16_bit && r.in_vectors && has_width && r.channels == r.dim && !r.shift.data && r.hadamard == 0 &&
+         !r.order.sequences.cu_seqlens;
 }
 bool are_of_heads(const Groups& groups) { return groups.is_one || groups.tokens == 0; }
 
