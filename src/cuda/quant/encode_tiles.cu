@@ -107,13 +107,61 @@ __device__ Place place_of(const TokenGroup& group, const Sequences& sequences) {
   return place;
 }
 
+/// What all rows of a sequence and head have in common, a word a channel.
+template <class Shape>
+struct Words {
+  float4 factors[Shape::kDim / 4], shifts[Shape::kDim / 4];
+
+  /// Of the block; there after its next barrier.
+  template <Work kWork>
+  __device__ void put(const RowReading& r, const Place& place) {
+    const int channel = static_cast<int>(threadIdx.x);
+    if (channel >= Shape::kDim) return;
+    float factor = 1;
+    if (kWork != Work::multiplied)
+      factor = r.factor(channel);
+    else if (r.exponent.data)
+      factor = power_of_two(
+          -static_cast<const std::int32_t*>(r.exponent.data)[r.unit_offset(r.exponent, place) + channel]);
+    reinterpret_cast<float*>(factors)[channel] = factor;
+    if (kWork == Work::shifted_and_rotated)
+      reinterpret_cast<float*>(shifts)[channel] =
+          static_cast<const float*>(r.shift.data)[r.unit_offset(r.shift, place) + channel];
+  }
+};
+
+/// From a row's elements to the numbers that become codes; the largest of them, 0 of a row that does not
+/// exist. Of the warp.
+template <class Shape, Work kWork>
+__device__ std::uint32_t transformed(const RowReading& r, const Coding& k, const Words<Shape>& words,
+                                     int lane, bool exists, float (&v)[Shape::kCount]) {
+  const int channel = lane * kChannels;
+  if constexpr (kWork == Work::shifted_and_rotated)
+    for_fours<Shape>([&](int at, int c) {
+      const float4 x = words.shifts[(channel + c) / 4];
+      v[at] = v[at] - x.x, v[at + 1] = v[at + 1] - x.y;
+      v[at + 2] = v[at + 2] - x.z, v[at + 3] = v[at + 3] - x.w;
+    });
+  for_fours<Shape>([&](int at, int c) {
+    const float4 x = words.factors[(channel + c) / 4];
+    v[at] = v[at] * x.x, v[at + 1] = v[at + 1] * x.y;
+    v[at + 2] = v[at + 2] * x.z, v[at + 3] = v[at + 3] * x.w;
+  });
+  if constexpr (kWork != Work::multiplied) rotate<Shape>(v, lane);
+  std::uint32_t peak = largest_bits(v);
+#pragma unroll
+  for (int distance = 1; distance < Shape::kLanes; distance *= 2)
+    peak = max(peak, __shfl_xor_sync(kAllLanes, peak, distance));
+  return confined(r, exists ? peak : 0, Shape::kLanes, v, k.non_finite);
+}
+
 template <class Shape, Work kWork>
 __global__ __launch_bounds__(kThreads,
                              kBlocksOfProcessor) void encode_tiles(const __grid_constant__ RowReading r,
                                                                    const __grid_constant__ Coding k,
                                                                    const __grid_constant__ Groups groups) {
   constexpr int kCount = Shape::kCount, kRowsAtOnce = Shape::kRowsAtOnce, kAhead = Ring<Shape>::kRows - 1;
-  __shared__ float4 factors[Shape::kDim / 4], shifts[Shape::kDim / 4];
+  __shared__ Words<Shape> words;
   __shared__ Common common;
   __shared__ std::uint32_t tile_peak;
   extern __shared__ uint4 ring_memory[];
@@ -139,18 +187,7 @@ __global__ __launch_bounds__(kThreads,
 
   const Place place = place_of(group, sequences);
   if (thread == 0) tile_peak = 0;
-  if (thread < Shape::kDim) {  // what all rows of a sequence and head have in common
-    float factor = 1;
-    if (kWork != Work::multiplied)
-      factor = r.factor(thread);
-    else if (r.exponent.data)
-      factor = power_of_two(
-          -static_cast<const std::int32_t*>(r.exponent.data)[r.unit_offset(r.exponent, place) + thread]);
-    reinterpret_cast<float*>(factors)[thread] = factor;
-    if (kWork == Work::shifted_and_rotated)
-      reinterpret_cast<float*>(shifts)[thread] =
-          static_cast<const float*>(r.shift.data)[r.unit_offset(r.shift, place) + thread];
-  }
+  words.template put<kWork>(r, place);
   if (thread == 0) {
     common.from = begin;
     common.codes =
@@ -186,23 +223,7 @@ __global__ __launch_bounds__(kThreads,
         to_floats(raw, r.x.dtype, v);
       }
 
-      if constexpr (kWork == Work::shifted_and_rotated)
-        for_fours<Shape>([&](int at, int c) {
-          const float4 x = shifts[(channel + c) / 4];
-          v[at] = v[at] - x.x, v[at + 1] = v[at + 1] - x.y;
-          v[at + 2] = v[at + 2] - x.z, v[at + 3] = v[at + 3] - x.w;
-        });
-      for_fours<Shape>([&](int at, int c) {
-        const float4 x = factors[(channel + c) / 4];
-        v[at] = v[at] * x.x, v[at + 1] = v[at + 1] * x.y;
-        v[at + 2] = v[at + 2] * x.z, v[at + 3] = v[at + 3] * x.w;
-      });
-      if constexpr (kWork != Work::multiplied) rotate<Shape>(v, lane);
-      std::uint32_t peak = largest_bits(v);
-#pragma unroll
-      for (int distance = 1; distance < Shape::kLanes; distance *= 2)
-        peak = max(peak, __shfl_xor_sync(kAllLanes, peak, distance));
-      peak = confined(r, exists ? peak : 0, Shape::kLanes, v, k.non_finite);
+      const std::uint32_t peak = transformed<Shape, kWork>(r, k, words, lane, exists, v);
       if (k.tile != Tile::none) most = max(most, peak);
       if (only_looks || !exists) continue;
       write_row<Shape>(v, common.rscale, common.codes + t * k.codes.stride[2] + channel);
@@ -218,6 +239,69 @@ __global__ __launch_bounds__(kThreads,
       common.rscale = scale.rscale, *common.scale = scale.scale;
     }
     __syncthreads();
+  }
+}
+
+/// Turns in which a block of threads has the rows of a key block.
+constexpr int kTurnsOfKeyBlock = 2;
+
+/// Codes of key blocks with a scale each, whose rows stay in registers from their amax to their codes: K of
+/// 64 or 128 channels, shifted and rotated. What encode_tiles() does twice is the most of its time.
+template <class Shape>
+__global__ __launch_bounds__(kThreads, 2) void encode_key_blocks(const __grid_constant__ RowReading r,
+                                                                 const __grid_constant__ Coding k,
+                                                                 const __grid_constant__ Groups groups) {
+  constexpr int kTurns = kTurnsOfKeyBlock, kRowsAtOnce = Shape::kRowsAtOnce;
+  __shared__ Words<Shape> words;
+  __shared__ std::uint32_t tile_peak;
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % Shape::kLanes,
+            row = thread / Shape::kLanes, channel = lane * kChannels;
+  const Sequences& sequences = r.order.sequences;
+  ptx::wait_for_earlier_kernels();
+  ptx::let_the_next_kernel_start();
+  const TokenGroup group = group_at(groups, sequences, r.order.heads, blockIdx.x);
+  if (group.length == 0) return;
+
+  RawRow<std::uint16_t, Shape::kVectors> raw[kTurns] = {};
+  const auto exists = [&](int turn) { return turn * kRowsAtOnce + row < group.length; };
+  const std::uint16_t* from = static_cast<const std::uint16_t*>(r.x.data) +
+                              row_offset(r.x, group.b, group.h, group.begin + row) + channel;
+#pragma unroll
+  for (int turn = 0; turn < kTurns; ++turn) {
+    if (exists(turn)) {
+#pragma unroll
+      for (int j = 0; j < Shape::kVectors; ++j)
+        raw[turn].v[j].v[0] = __ldg(reinterpret_cast<const uint4*>(from + j * Shape::kLanes * kChannels));
+    }
+    from += kRowsAtOnce * r.x.stride[2];
+  }
+  const Place place = place_of(group, sequences);
+  if (thread == 0) tile_peak = 0;
+  words.template put<Work::shifted_and_rotated>(r, place);
+  const float floor = measured_floor(r, k.making, place);
+  __syncthreads();
+
+  float v[kTurns][Shape::kCount];
+  std::uint32_t most = 0;
+#pragma unroll
+  for (int turn = 0; turn < kTurns; ++turn) {
+    to_floats(raw[turn], r.x.dtype, v[turn]);
+    most = max(most, transformed<Shape, Work::shifted_and_rotated>(r, k, words, lane, exists(turn), v[turn]));
+  }
+  most = __reduce_max_sync(kAllLanes, most);
+  if (thread % kWarp == 0) atomicMax(&tile_peak, most);
+  __syncthreads();
+  const quant::Scale scale = k.making.of(float_of(tile_peak), floor);
+  if (thread == 0) {
+    const std::int64_t index = (sequences.cu_seqlens ? k.first_group[group.s] : 0) + group.index;
+    static_cast<float*>(k.scales.data)[row_offset(k.scales, group.b, group.h, index)] = scale.scale;
+  }
+  std::int8_t* to = static_cast<std::int8_t*>(k.codes.data) +
+                    row_offset(k.codes, group.b, group.h, group.begin + row) + channel;
+#pragma unroll
+  for (int turn = 0; turn < kTurns; ++turn) {
+    if (exists(turn)) write_row<Shape>(v[turn], scale.rscale, to);
+    to += kRowsAtOnce * k.codes.stride[2];
   }
 }
 
@@ -239,6 +323,13 @@ void launch_shape(const RowReading& rows, const Coding& coding, void* stream) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
     runtime::launch(kernel, blocks, kThreads, kBytes, stream, r, coding, groups);
   };
+  if constexpr (Shape::kDim == 64 || Shape::kDim == 128) {
+    if (coding.tile == Tile::scale && rows.hadamard > 0 && rows.shift.data &&
+        tokens <= kTurnsOfKeyBlock * Shape::kRowsAtOnce) {
+      runtime::launch(encode_key_blocks<Shape>, blocks, kThreads, 0, stream, r, coding, groups);
+      return;
+    }
+  }
   if (rows.hadamard == 0)
     launch(encode_tiles<Shape, Work::multiplied>);
   else if (rows.shift.data)
