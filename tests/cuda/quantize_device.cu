@@ -567,6 +567,43 @@ int compare_long(unsigned seed) {
   return bad;
 }
 
+/// What has kernels of its own where scales are shared: V that is equalised, with a scale of all, of heads or
+/// of their channels, or none (plain_rows.cu), and K by key block, shifted and rotated (encode_tiles.cu).
+/// Tokens that fill blocks of threads and that do not, and all kinds of numbers.
+int compare_shared_scales(unsigned seed) {
+  int bad = 0, ran = 0;
+  const auto compare = [&](Case c) {
+    c.seed = seed + static_cast<unsigned>(ran);
+    c.dtype = ran % 2 == 0 ? DType::bf16 : DType::f16;
+    c.input_layout = ran / 2 % 2;
+    ++ran;
+    if (bad < 5 && !runs(c, cuda::Launches::one_a_step)) ++bad;
+  };
+  for (const std::int64_t tokens : {1, 128, 197, 3001})
+    for (int data = 0; data < 5; ++data) {
+      Case c;
+      c.data = data, c.recipe.equalise = Equalise::on;
+      for (const std::int64_t dim : {8, 64, 256}) {
+        c.shape = {2, 3, tokens, dim};
+        for (const DType format : {DType::s8, DType::e4m3}) {
+          c.recipe.format = format, c.recipe.largest_code = capi::largest_code(format);
+          for (const Granularity of : {Granularity::tensor, Granularity::head, Granularity::channel})
+            c.recipe.granularity = of, compare(c);
+        }
+        c.recipe.format = DType::f16, c.recipe.granularity = Granularity::token, compare(c);
+      }
+      Case k;
+      k.data = data, k.recipe.rotate = Rotate::on, k.recipe.smooth = Smooth::mean;
+      k.recipe.granularity = Granularity::block;
+      for (const std::int64_t dim : {64, 128})
+        for (const std::int64_t block : {64, 100, 128, 129})
+          k.shape = {2, 3, tokens, dim}, k.recipe.block = block, compare(k);
+    }
+  std::printf("shared scales: %d of %d inputs differ\n", bad, ran);
+  std::fflush(stdout);
+  return bad;
+}
+
 /// Q, K and V of one call in the fewest launches against each step of each operand in its own: heads, tokens
 /// and dims of their own, so that some share a launch, some have another kernel and some are too long for
 /// any.
@@ -806,9 +843,9 @@ int main(int argc, char** argv) {
     return 0;
   }
   std::printf("seed %u, %d inputs a recipe\n", options.seed, options.cases);
-  const int failed = octet::compare_long(options.seed) + octet::compare_amax(options.seed) +
-                     octet::compare_together(options.seed) + octet::compare_q_anchor(options.seed) +
-                     octet::compare_recipes(options);
+  const int failed = octet::compare_long(options.seed) + octet::compare_shared_scales(options.seed) +
+                     octet::compare_amax(options.seed) + octet::compare_together(options.seed) +
+                     octet::compare_q_anchor(options.seed) + octet::compare_recipes(options);
   std::printf("%d inputs failed\n", failed);
   return failed != 0;
 }

@@ -189,16 +189,18 @@ class Packing {
           row_bytes(tile::kept(call.v.codes.stride[2] * kValueBytes)) {}
   };
   static constexpr int kValueBytes = attn::Element<S::kV>::kBytes;
+  static constexpr int kElements = 4 / kValueBytes;  ///< of V in a word
+  static constexpr int kKeys = 16 / kValueBytes;     ///< of a channel in 16 bytes
 
   /// A thread reads a word of a row, some channels, of as many keys as 16 bytes of a channel hold, and writes
   /// these. Lanes beside each other have two such groups of keys, whose 32 bytes of a channel lie together,
   /// of words that the row has together.
-  static constexpr int kElements = 4 / kValueBytes, kKeys = 16 / kValueBytes;
   struct WordsOfKeys {
     std::uint32_t of[kKeys];
   };
   struct WordPlace {
-    int word, group;
+    int word;   ///< of a row
+    int group;  ///< of keys
   };
   __device__ int log2_row_words() const { return shape_.log2_channels - log2(kElements); }
   __device__ int words_of_values() const { return 1 << (shape_.log2_keys - log2(kKeys) + log2_row_words()); }
@@ -211,6 +213,7 @@ class Packing {
     const int pair = i >> 1;
     return {pair & ((1 << log2_row_words()) - 1), (pair >> log2_row_words()) * 2 + (i & 1)};
   }
+  /// Zeros for keys behind the block's last and channels behind V's.
   __device__ WordsOfKeys read_words(const ValuesAt& at, int i, std::int32_t count) const {
     const WordPlace place = place_of_word(i);
     const int first = place.group * kKeys, left = place.word * kElements < call_.dim_v ? count - first : 0;

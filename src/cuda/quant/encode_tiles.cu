@@ -242,15 +242,16 @@ __global__ __launch_bounds__(kThreads,
   }
 }
 
-/// Turns in which a block of threads has the rows of a key block.
-constexpr int kTurnsOfKeyBlock = 2;
+/// Turns in which a block of threads has the rows of a key block, and so large blocks of a processor: 128
+/// registers a thread, of which 128 channels take 115.
+constexpr int kTurnsOfKeyBlock = 2, kBlocksOfKeyBlocks = 2;
 
 /// Codes of key blocks with a scale each, whose rows stay in registers from their amax to their codes: K of
 /// 64 or 128 channels, shifted and rotated. What encode_tiles() does twice is the most of its time.
 template <class Shape>
-__global__ __launch_bounds__(kThreads, 2) void encode_key_blocks(const __grid_constant__ RowReading r,
-                                                                 const __grid_constant__ Coding k,
-                                                                 const __grid_constant__ Groups groups) {
+__global__ __launch_bounds__(kThreads, kBlocksOfKeyBlocks) void encode_key_blocks(
+    const __grid_constant__ RowReading r, const __grid_constant__ Coding k,
+    const __grid_constant__ Groups groups) {
   constexpr int kTurns = kTurnsOfKeyBlock, kRowsAtOnce = Shape::kRowsAtOnce;
   __shared__ Words<Shape> words;
   __shared__ std::uint32_t tile_peak;
