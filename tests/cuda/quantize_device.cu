@@ -568,8 +568,8 @@ int compare_long(unsigned seed) {
 }
 
 /// What has kernels of its own where scales are shared: V that is equalised, with a scale of all, of heads or
-/// of their channels, or none (plain_rows.cu), and K by key block, shifted and rotated (encode_tiles.cu).
-/// Tokens that fill blocks of threads and that do not, and all kinds of numbers.
+/// of their channels, or none (plain_rows.cu), and K by key block, shifted, and rotated or not
+/// (encode_tiles.cu). Tokens that fill blocks of threads and that do not, and all kinds of numbers.
 int compare_shared_scales(unsigned seed) {
   int bad = 0, ran = 0;
   const auto compare = [&](Case c) {
@@ -593,11 +593,13 @@ int compare_shared_scales(unsigned seed) {
         c.recipe.format = DType::f16, c.recipe.granularity = Granularity::token, compare(c);
       }
       Case k;
-      k.data = data, k.recipe.rotate = Rotate::on, k.recipe.smooth = Smooth::mean;
-      k.recipe.granularity = Granularity::block;
-      for (const std::int64_t dim : {64, 128})
-        for (const std::int64_t block : {64, 100, 128, 129})
-          k.shape = {2, 3, tokens, dim}, k.recipe.block = block, compare(k);
+      k.data = data, k.recipe.smooth = Smooth::mean, k.recipe.granularity = Granularity::block;
+      for (const Rotate rotate : {Rotate::on, Rotate::off})
+        for (const std::int64_t dim : {64, 128})
+          for (const std::int64_t block : {64, 100, 128, 129}) {
+            k.shape = {2, 3, tokens, dim};
+            k.recipe.rotate = rotate, k.recipe.block = block, compare(k);
+          }
     }
   std::printf("shared scales: %d of %d inputs differ\n", bad, ran);
   std::fflush(stdout);

@@ -24,7 +24,9 @@ struct RowShape {
 constexpr int kBlocksOfProcessor = 3;
 
 /// What is done to rows before they become codes.
-enum class Work { multiplied, rotated, shifted_and_rotated };
+enum class Work { multiplied, shifted, rotated, shifted_and_rotated };
+constexpr bool is_shifted(Work work) { return work == Work::shifted || work == Work::shifted_and_rotated; }
+constexpr bool is_rotated(Work work) { return work == Work::rotated || work == Work::shifted_and_rotated; }
 
 /// Rows on their way: a thread's vectors of as many of its rows, which no other thread looks at.
 template <class Shape>
@@ -118,13 +120,13 @@ struct Words {
     const int channel = static_cast<int>(threadIdx.x);
     if (channel >= Shape::kDim) return;
     float factor = 1;
-    if (kWork != Work::multiplied)
+    if (is_rotated(kWork))
       factor = r.factor(channel);
     else if (r.exponent.data)
       factor = power_of_two(
           -static_cast<const std::int32_t*>(r.exponent.data)[r.unit_offset(r.exponent, place) + channel]);
     reinterpret_cast<float*>(factors)[channel] = factor;
-    if (kWork == Work::shifted_and_rotated)
+    if (is_shifted(kWork))
       reinterpret_cast<float*>(shifts)[channel] =
           static_cast<const float*>(r.shift.data)[r.unit_offset(r.shift, place) + channel];
   }
@@ -136,18 +138,19 @@ template <class Shape, Work kWork>
 __device__ std::uint32_t transformed(const RowReading& r, const Coding& k, const Words<Shape>& words,
                                      int lane, bool exists, float (&v)[Shape::kCount]) {
   const int channel = lane * kChannels;
-  if constexpr (kWork == Work::shifted_and_rotated)
+  if constexpr (is_shifted(kWork))
     for_fours<Shape>([&](int at, int c) {
       const float4 x = words.shifts[(channel + c) / 4];
       v[at] = v[at] - x.x, v[at + 1] = v[at + 1] - x.y;
       v[at + 2] = v[at + 2] - x.z, v[at + 3] = v[at + 3] - x.w;
     });
-  for_fours<Shape>([&](int at, int c) {
-    const float4 x = words.factors[(channel + c) / 4];
-    v[at] = v[at] * x.x, v[at + 1] = v[at + 1] * x.y;
-    v[at + 2] = v[at + 2] * x.z, v[at + 3] = v[at + 3] * x.w;
-  });
-  if constexpr (kWork != Work::multiplied) rotate<Shape>(v, lane);
+  if constexpr (kWork != Work::shifted)
+    for_fours<Shape>([&](int at, int c) {
+      const float4 x = words.factors[(channel + c) / 4];
+      v[at] = v[at] * x.x, v[at + 1] = v[at + 1] * x.y;
+      v[at + 2] = v[at + 2] * x.z, v[at + 3] = v[at + 3] * x.w;
+    });
+  if constexpr (is_rotated(kWork)) rotate<Shape>(v, lane);
   std::uint32_t peak = largest_bits(v);
 #pragma unroll
   for (int distance = 1; distance < Shape::kLanes; distance *= 2)
@@ -245,10 +248,18 @@ __global__ __launch_bounds__(kThreads,
 /// Turns in which a block of threads has the rows of a key block, and so large blocks of a processor: 128
 /// registers a thread, of which 128 channels take 115.
 constexpr int kTurnsOfKeyBlock = 2, kBlocksOfKeyBlocks = 2;
+/// 128 channels by four threads a row; rows of 64 have room for as many tokens.
+constexpr std::int64_t kMostOfKeyBlock = kTurnsOfKeyBlock * RowShape<4, 4>::kRowsAtOnce;
+
+/// Whether encode_key_blocks() takes what takes_tiles() does.
+bool takes_key_blocks(const RowReading& rows, const Coding& coding) {
+  return (rows.dim == 64 || rows.dim == 128) && rows.shift.data && coding.tile == Tile::scale &&
+         coding.groups.tokens <= kMostOfKeyBlock;
+}
 
 /// Codes of key blocks with a scale each, whose rows stay in registers from their amax to their codes: K of
-/// 64 or 128 channels, shifted and rotated. What encode_tiles() does twice is the most of its time.
-template <class Shape>
+/// 64 or 128 channels, shifted, and rotated or not. What encode_tiles() does twice is the most of its time.
+template <class Shape, Work kWork>
 __global__ __launch_bounds__(kThreads, kBlocksOfKeyBlocks) void encode_key_blocks(
     const __grid_constant__ RowReading r, const __grid_constant__ Coding k,
     const __grid_constant__ Groups groups) {
@@ -278,7 +289,7 @@ __global__ __launch_bounds__(kThreads, kBlocksOfKeyBlocks) void encode_key_block
   }
   const Place place = place_of(group, sequences);
   if (thread == 0) tile_peak = 0;
-  words.template put<Work::shifted_and_rotated>(r, place);
+  words.template put<kWork>(r, place);
   const float floor = measured_floor(r, k.making, place);
   __syncthreads();
 
@@ -287,7 +298,7 @@ __global__ __launch_bounds__(kThreads, kBlocksOfKeyBlocks) void encode_key_block
 #pragma unroll
   for (int turn = 0; turn < kTurns; ++turn) {
     to_floats(raw[turn], r.x.dtype, v[turn]);
-    most = max(most, transformed<Shape, Work::shifted_and_rotated>(r, k, words, lane, exists(turn), v[turn]));
+    most = max(most, transformed<Shape, kWork>(r, k, words, lane, exists(turn), v[turn]));
   }
   most = __reduce_max_sync(kAllLanes, most);
   if (thread % kWarp == 0) atomicMax(&tile_peak, most);
@@ -325,9 +336,10 @@ void launch_shape(const RowReading& rows, const Coding& coding, void* stream) {
     runtime::launch(kernel, blocks, kThreads, kBytes, stream, r, coding, groups);
   };
   if constexpr (Shape::kDim == 64 || Shape::kDim == 128) {
-    if (coding.tile == Tile::scale && rows.hadamard > 0 && rows.shift.data &&
-        tokens <= kTurnsOfKeyBlock * Shape::kRowsAtOnce) {
-      runtime::launch(encode_key_blocks<Shape>, blocks, kThreads, 0, stream, r, coding, groups);
+    if (takes_key_blocks(rows, coding)) {
+      auto* const kernel = rows.hadamard > 0 ? encode_key_blocks<Shape, Work::shifted_and_rotated>
+                                             : encode_key_blocks<Shape, Work::shifted>;
+      runtime::launch(kernel, blocks, kThreads, 0, stream, r, coding, groups);
       return;
     }
   }
@@ -344,8 +356,9 @@ void launch_shape(const RowReading& rows, const Coding& coding, void* stream) {
 bool takes_tiles(const RowReading& rows, const Coding& coding) {
   const bool is_16_bit = rows.x.dtype == DType::bf16 || rows.x.dtype == DType::f16;
   const bool has_dim = rows.dim == 32 || rows.dim == 64 || rows.dim == 128 || rows.dim == 256;
-  const bool is_work =
-      rows.hadamard == 0 ? !rows.shift.data : rows.hadamard == rows.dim && !rows.exponent.data;
+  const bool is_work = rows.hadamard > 0 ? rows.hadamard == rows.dim && !rows.exponent.data
+                       : rows.shift.data ? !rows.exponent.data && takes_key_blocks(rows, coding)
+                                         : true;
   return is_16_bit && rows.in_vectors && has_dim && rows.channels == rows.dim && is_work &&
          coding.codes.dtype == DType::s8 && coding.in_vectors && !coding.clamps &&
          coding.channel_groups == 1 && coding.scale_of == ScaleOf::group;
