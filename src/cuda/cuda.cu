@@ -11,6 +11,7 @@
 #include "cuda/mma/launch.h"
 #include "cuda/runtime/device.h"
 #include "cuda/runtime/table.h"
+#include "cuda/wgmma/fill.h"
 #include "cuda/wgmma/launch.h"
 #include "octet/dtype.hpp"
 #include "quant/quantize.h"
@@ -276,19 +277,26 @@ bool has_lone_blocks(const AttentionDesc& d, std::int32_t blocks) {
 
 /// Hopper's own kernels have one block of threads a processor, and take a while to begin: a call is for them
 /// where it keeps most processors busy to its end, and its rows have many keys. Up to 64 channels mma.sync is
-/// not as far behind, least of all where keys share their scales and it has the products (docs/cuda.md).
+/// not as far behind, least of all where keys share their scales and it has the products. Rows of fewer keys,
+/// but of more than one key block, are for them where they fill their tiles (docs/cuda.md).
 bool suits_hopper(const AttentionDesc& d) {
   const int tile = tile_of(d);
   if (!hopper_kernels_for(d, tile)) return false;
   const bool narrow = mma::kTileTable[tile].head_dim <= 64;
-  const bool uniform =
-      form_of(d, Family::mma, E4m3::as_it_is) == Form::uniform && !kernels_for(d, Cut{}).multiplies_e4m3;
-  const std::int64_t least_keys = narrow && uniform ? 1024 : 512;
+  const Form form = form_of(d, Family::mma, E4m3::as_it_is);
+  const bool uniform = form == Form::uniform && !kernels_for(d, Cut{}).multiplies_e4m3;
+  constexpr std::int64_t kMany = 512, kManyOfUniform = 1024;
   const std::int64_t least_percent = narrow ? 70 : 50;
-  const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1);
-  const std::int64_t blocks = groups_of(d, d.tokens_q, hopper_rows(d, tile)) * d.heads_q;
-  const std::int64_t turns = (blocks + all - 1) / all;
-  return key_blocks_of(d) * d.key_block >= least_keys && 100 * blocks >= least_percent * turns * all;
+  const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1), rows = hopper_rows(d, tile);
+  const std::int64_t tiles = groups_of(d, d.tokens_q, rows) * d.heads_q;
+  const std::int64_t at_once = (tiles + all - 1) / all * all;  // of as many turns
+  const std::int64_t keys = key_blocks_of(d) * d.key_block;
+  if (keys >= (narrow && uniform ? kManyOfUniform : kMany) && 100 * tiles >= least_percent * at_once)
+    return true;
+  if (narrow && uniform ? keys < kMany : key_blocks_of(d) < 2) return false;
+  const std::int64_t rows_of_call = d.tokens_q * (d.sequences > 0 ? 1 : d.batch) * d.heads_q;
+  const int index = wgmma::tile_for(mma::kTileTable[tile].head_dim, mma::kTileTable[tile].keys);
+  return 100 * rows_of_call >= wgmma::least_fill(d.scheme, form, index) * at_once * rows;
 }
 
 /// The cut for rows of one or two key blocks; tile -1: they are not, or the scheme has none. Two are computed
