@@ -277,26 +277,27 @@ bool has_lone_blocks(const AttentionDesc& d, std::int32_t blocks) {
 
 /// Hopper's own kernels have one block of threads a processor, and take a while to begin: a call is for them
 /// where it keeps most processors busy to its end, and its rows have many keys. Up to 64 channels mma.sync is
-/// not as far behind, least of all where keys share their scales and it has the products. Rows of fewer keys,
-/// but of more than one key block, are for them where they fill their tiles (docs/cuda.md).
+/// not as far behind, least of all where keys share their scales and it has the products. Rows of fewer keys
+/// are for them where they fill their tiles (wgmma/fill.h).
 bool suits_hopper(const AttentionDesc& d) {
   const int tile = tile_of(d);
   if (!hopper_kernels_for(d, tile)) return false;
   const bool narrow = mma::kTileTable[tile].head_dim <= 64;
   const Form form = form_of(d, Family::mma, E4m3::as_it_is);
   const bool uniform = form == Form::uniform && !kernels_for(d, Cut{}).multiplies_e4m3;
-  constexpr std::int64_t kMany = 512, kManyOfUniform = 1024;
+  // As many as uniform keys int4 takes, whose keys have three constants.
+  const bool takes_more = narrow && (uniform || d.scheme == Scheme::int4);
+  constexpr std::int64_t kMany = 512, kMore = 1024;
   const std::int64_t least_percent = narrow ? 70 : 50;
   const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1), rows = hopper_rows(d, tile);
   const std::int64_t tiles = groups_of(d, d.tokens_q, rows) * d.heads_q;
   const std::int64_t at_once = (tiles + all - 1) / all * all;  // of as many turns
   const std::int64_t keys = key_blocks_of(d) * d.key_block;
-  if (keys >= (narrow && uniform ? kManyOfUniform : kMany) && 100 * tiles >= least_percent * at_once)
-    return true;
-  if (narrow && uniform ? keys < kMany : key_blocks_of(d) < 2) return false;
+  if (keys >= (takes_more ? kMore : kMany) && 100 * tiles >= least_percent * at_once) return true;
+  if (narrow && uniform && keys < kMany) return false;
   const std::int64_t rows_of_call = d.tokens_q * (d.sequences > 0 ? 1 : d.batch) * d.heads_q;
   const int index = wgmma::tile_for(mma::kTileTable[tile].head_dim, mma::kTileTable[tile].keys);
-  return 100 * rows_of_call >= wgmma::least_fill(d.scheme, form, index) * at_once * rows;
+  return 100 * rows_of_call >= wgmma::least_fill(d.scheme, form, index, key_blocks_of(d)) * at_once * rows;
 }
 
 /// The cut for rows of one or two key blocks; tile -1: they are not, or the scheme has none. Two are computed
