@@ -61,6 +61,7 @@ constexpr CpuWorkload kShapes[] = {
     {"d128-few", Kind::vision, 8, 6, 6, 256, 256, 128},
     {"1 row", Kind::prefill, 1, 32, 8, 1, 32768, 128},
     {"16 rows", Kind::prefill, 1, 32, 8, 16, 8192, 128},
+    {"1 row d64", Kind::prefill, 1, 16, 16, 1, 16384, 64},
     {"A4-b1", Kind::vision, 64, 3, 3, 49, 49, 32},
     {"A4-b8", Kind::vision, 512, 3, 3, 49, 49, 32},
     {"64 keys", Kind::vision, 8, 12, 12, 64, 64, 64},
@@ -100,6 +101,7 @@ std::string text_of(const cuda::Cut& cut) {
   const std::string family = cut.family == cuda::Family::wgmma ? "wgmma " : "";
   std::string text = fmt::format("{}{} x {}, {}", family, tile.computed, tile.head_dim, cut.warps);
   if (cut.e4m3 == cuda::E4m3::as_f16) text += ", e4m3 as f16";
+  if (cut.range_blocks > 0) text += fmt::format(", ranges of {}", cut.range_blocks);
   if (tile.key_parts > 1) text += fmt::format(" x {}", tile.key_parts);
   return tile.lone_blocks == 0 ? text : fmt::format("{}, of {}", text, tile.lone_blocks);
 }
@@ -164,6 +166,7 @@ Status run(const std::string& output, const std::string& commit, const std::vect
                         {"warps", row.cut.warps},
                         {"key_parts", cuda::mma::kTileTable[row.cut.tile].key_parts},
                         {"lone_blocks", cuda::mma::kTileTable[row.cut.tile].lone_blocks},
+                        {"range_blocks", row.cut.range_blocks},
                         {"us", row.us},
                         {"taken", &row == &taken}});
     }

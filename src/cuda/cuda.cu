@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "cuda/attn/call.h"
 #include "cuda/mma/launch.h"
+#include "cuda/ranges.h"
 #include "cuda/runtime/device.h"
 #include "cuda/runtime/table.h"
 #include "cuda/wgmma/fill.h"
@@ -268,6 +269,23 @@ bool runs_at_once(const AttentionDesc& d, const Cut& parts) {
   return fits(d, parts) && blocks_of(d, parts.warps) <= std::min(most, fit) * runtime::processors();
 }
 
+/// Blocks of threads of a call's rows, sixteen each, whose keys are not cut in ranges.
+std::int64_t row_tiles_of(const RangeCut& cut) {
+  return (cut.rows + mma::kRowsAWarp - 1) / mma::kRowsAWarp * cut.heads * cut.batch;
+}
+/// Key blocks of a range where a call takes ranges by itself, 0 elsewhere: so many ranges as give each of
+/// `all` processors a few blocks of threads, and no more than memory for their outputs is planned for.
+std::int32_t usual_range_blocks(const AttentionDesc& d, std::int64_t all) {
+  constexpr std::int64_t kMostTiles = 64, kMostBlocks = 512, kOfProcessor = 3, kLeastKeyBlocks = 4;
+  if (!may_have_ranges(d) || !kernels_for(d, Cut{}).merges) return 0;
+  const RangeCut cut(d, 1);
+  const std::int64_t tiles = row_tiles_of(cut);
+  if (tiles > kMostTiles || 2 * tiles > all || cut.blocks < 2 * kLeastKeyBlocks) return 0;
+  const std::int64_t ranges =
+      std::min({kOfProcessor * all / tiles, kMostBlocks / tiles, cut.blocks / kLeastKeyBlocks});
+  return static_cast<std::int32_t>((cut.blocks + ranges - 1) / ranges);
+}
+
 /// Whether each row has so many key blocks and sees all their keys, and no bias is added: what tiles of lone
 /// blocks are for.
 bool has_lone_blocks(const AttentionDesc& d, std::int32_t blocks) {
@@ -324,6 +342,16 @@ Cut hopper_cut(const AttentionDesc& d, int tile_index) {
   return {tile_index, hopper_rows(d, tile_index) / mma::kRowsAWarp, Family::wgmma};
 }
 
+/// The cut in ranges of a call that takes these; range_blocks 0: it does not.
+Cut range_cut(const AttentionDesc& d) {
+  Cut cut{mma::narrowest_tile(tile_of(d), widest_block(d)), 1};
+  cut.range_blocks = usual_range_blocks(d, runtime::processors());
+  if (!fits(d, cut)) cut.tile = tile_of(d);
+  const Cut parts{mma::tile_like(cut.tile, 2, mma::kTileTable[cut.tile].computed), 1};
+  if (parts.tile >= 0 && fits(d, parts)) cut.tile = parts.tile;
+  return cut;
+}
+
 /// The smallest tile that holds the problem, where the scheme has one with places left out. Warps of a block
 /// of threads share what they copy of K and V: as many as there may be, but two where a processor then has up
 /// to three blocks of those, for the work is then shared out more evenly (8 x 6 x 197 x 64 on an H200: 7.1
@@ -333,6 +361,7 @@ Cut hopper_cut(const AttentionDesc& d, int tile_index) {
 /// would be one on some processors and two on others (8 x 3 x 197 x 64: 5.6 instead of 5.8 us).
 /// bench/cuda_tiles.cpp measures the others (docs/cuda.md).
 Cut usual_cut(const AttentionDesc& d) {
+  if (const Cut ranges = range_cut(d); ranges.range_blocks > 0) return ranges;
   if (suits_hopper(d)) return hopper_cut(d, tile_of(d));
   constexpr std::int32_t kFew = 2;
   constexpr std::int64_t kFewBlocks = 3;
@@ -349,6 +378,19 @@ Cut usual_cut(const AttentionDesc& d) {
   const Cut single{parts.tile, 1};
   const bool is_uneven = blocks_of(d, kFew) > all && blocks_of(d, kFew) < 2 * all;
   return is_uneven && runs_at_once(d, single) ? single : parts;
+}
+
+/// Key blocks of ranges that a cut may have: those that the call takes by itself and from half to twice as
+/// many, or else a third of all.
+std::vector<std::int32_t> range_sizes_of(const AttentionDesc& d, const Cut& cut) {
+  const mma::Tile tile = mma::kTileTable[cut.tile], least = mma::kTileTable[tile_of(d)];
+  if (!may_have_ranges(d) || !kernels_for(d, cut).merges || tile.lone_blocks > 0 ||
+      tile.head_dim != least.head_dim)
+    return {};
+  const auto blocks = static_cast<std::int32_t>(key_blocks_of(d));
+  const std::int32_t usual = usual_range_blocks(d, runtime::processors());
+  if (usual == 0) return {(blocks + 2) / 3};
+  return {(usual + 1) / 2, (2 * usual + 2) / 3, usual, 3 * usual / 2, std::min(2 * usual, blocks - 1)};
 }
 
 }  // namespace
@@ -392,21 +434,31 @@ std::vector<Cut> cuts_of(const AttentionDesc& d) {
           (mma::kTileTable[tile].lone_blocks > 0 && !has_lone_blocks(d, mma::kTileTable[tile].lone_blocks)))
         continue;
       for (std::int32_t warps = mma::kMostWarps / mma::kTileTable[tile].key_parts; warps >= 1; warps /= 2) {
-        const Cut cut{tile, warps, Family::mma, e4m3};
-        if (cut != cuts[0] && fits(d, cut)) cuts.push_back(cut);
+        Cut cut{tile, warps, Family::mma, e4m3};
+        if (!fits(d, cut)) continue;
+        if (cut != cuts[0]) cuts.push_back(cut);
+        for (const std::int32_t range_blocks : range_sizes_of(d, cut)) {
+          cut.range_blocks = range_blocks;
+          if (cut != cuts[0]) cuts.push_back(cut);
+        }
       }
     }
   }
   return cuts;
 }
 
-std::int64_t workspace_bytes(const AttentionDesc& d, const Cut& cut) { return layout_of(d, cut).bytes; }
-/// Enough for either family and products: a plan may be run on another device than the one that was current
-/// when it was made.
+std::int64_t workspace_bytes(const AttentionDesc& d, const Cut& cut) {
+  const std::int64_t of_ranges = cut.range_blocks > 0 ? RangeCut(d, cut.range_blocks).bytes() : 0;
+  return layout_of(d, cut).bytes + of_ranges;
+}
+/// Enough for either family, products and ranges: a plan may be run on another device than the one that was
+/// current when it was made.
 std::int64_t workspace_bytes(const AttentionDesc& d) {
-  const std::int32_t tile = tile_of(d);
-  return std::max({workspace_bytes(d, {tile, 1, Family::mma}), workspace_bytes(d, {tile, 1, Family::wgmma}),
-                   workspace_bytes(d, {tile, 1, Family::mma, E4m3::as_f16})});
+  constexpr std::int64_t kMany = 1 << 20;  // processors
+  const std::int32_t tile = tile_of(d), range_blocks = usual_range_blocks(d, kMany);
+  return std::max({workspace_bytes(d, {tile, 1, Family::mma, E4m3::as_it_is, range_blocks}),
+                   workspace_bytes(d, {tile, 1, Family::mma, E4m3::as_f16, range_blocks}),
+                   workspace_bytes(d, {tile, 1, Family::wgmma})});
 }
 
 Status pack(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
@@ -423,8 +475,28 @@ Status pack(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
 }
 Status pack(const AttentionDesc& d, const AttentionArgs& args) { return pack(d, args, usual_cut(d)); }
 
+namespace {
+
+Status attend_ranges(const AttentionDesc& d, const Call& call, const Cut& cut, const AttentionArgs& args) {
+  const RangeCut ranges(d, cut.range_blocks);
+  const mma::Kernels& kernels = kernels_for(d, cut);
+  std::byte* const parts = static_cast<std::byte*>(args.workspace) + layout_of(d, cut).bytes;
+  Call of_ranges = call_of_ranges(call, ranges, d.key_block, cut.warps * mma::kRowsAWarp, parts);
+  of_ranges.next_starts = NextStarts::early;
+  mma::Grid grid;
+  grid.warps = cut.warps;
+  grid.groups = of_ranges.queries.count * of_ranges.queries.groups;
+  grid.heads = static_cast<std::int32_t>(ranges.heads);
+  grid.shared_bytes = kernels.shared_bytes(cut.tile, cut.warps);
+  OCTET_TRY(launched(kernels.attend(of_ranges, cut.tile, grid, args.stream), "attention"));
+  return launched(merge_ranges(call, ranges, parts, args.stream), "merging");
+}
+
+}  // namespace
+
 Status attend_packed(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
   Call call = call_of(d, args, cut);
+  if (cut.range_blocks > 0) return attend_ranges(d, call, cut, args);
   if (cut.family == Family::wgmma) {
     const int tile = wgmma::tile_for(mma::kTileTable[cut.tile].head_dim, mma::kTileTable[cut.tile].keys);
     const std::int64_t groups = groups_of(d, d.tokens_q, hopper_rows(d, cut.tile));

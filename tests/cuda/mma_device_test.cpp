@@ -385,6 +385,45 @@ TEST_P(Mma, FollowsTheReferenceWhereBlocksOfThreadsHaveSeveralTiles) {
     expect_seldom_cuts(normal_call(1, kHeads, kRows, n, 64), std::to_string(n) + " keys");
 }
 
+/// Rows too few for the card: keys are cut in ranges, and heads of one token that share keys are joined
+/// (cuda/ranges.h).
+TEST_P(Mma, FollowsTheReferenceOfFewRowsAgainstManyKeys) {
+  constexpr std::int64_t kBatch = 2, kKeyHeads = 2, kKeys = 1500;
+  const auto call_of = [](std::int64_t group, std::int64_t rows, std::int64_t keys, std::int64_t d) {
+    Call call = normal_call(kBatch, kKeyHeads * group, rows, keys, d, static_cast<std::uint64_t>(group + d));
+    Random random(static_cast<std::uint64_t>(rows) + 100);
+    call.k = Tensor(kBatch, kKeyHeads, keys, d), call.v = Tensor(kBatch, kKeyHeads, keys, d);
+    call.k.fill_normal(random), call.v.fill_normal(random);
+    return call;
+  };
+  for (std::int64_t group : {1, 4}) {
+    for (std::int64_t rows : {1, 5}) {
+      const std::string what = std::to_string(group) + " heads a key head, " + std::to_string(rows) + " rows";
+      for (std::int64_t d : {64, 100, 128, 256}) {
+        const std::string of_dim = what + ", dim " + std::to_string(d);
+        Call call = call_of(group, rows, kKeys, d);
+        expect_reference(call, of_dim, Also::the_bound);
+        call.options.mask = Mask::causal;
+        expect_reference(call, of_dim + ", causal", Also::the_bound);
+      }
+      for (std::int64_t block : {48, 112}) {
+        Call call = call_of(group, rows, kKeys, 64);
+        call.options.key_block = block;
+        expect_reference(call, what + ", key block " + std::to_string(block));
+      }
+      for (const Granularity q : {Granularity::tensor, Granularity::head, Granularity::block}) {
+        Call call = call_of(group, rows, kKeys, 64);
+        call.options.recipe = scheme_info(GetParam()).recipe;
+        call.options.recipe->q = q;
+        expect_reference(call, what + ", Q by " + name_of(q));
+      }
+      Call shorter = call_of(group, rows, 300, 64);
+      shorter.options.key_block = 48;
+      expect_seldom_cuts(shorter, what + ", 300 keys");
+    }
+  }
+}
+
 TEST_P(Mma, GivesTheSameBitsAHundredTimes) {
   const Call call = normal_call(2, 3, 130, 333, 64);
   const Output first = run_on_device(call, GetParam(), Operands::plain);

@@ -62,6 +62,14 @@ struct PackedKeys {
   std::int32_t blocks_per_head = 0;
 };
 
+/// Ranges that the keys of a dense sequence are cut into, each for blocks of threads of its own
+/// (cuda/ranges.h): the call's outputs are numbered by range where they are by batch entry else.
+struct KeyRanges {
+  Divider count{1};                                 ///< of a sequence
+  std::int32_t tokens = 0;                          ///< of a range, whole key blocks; the last may have fewer
+  std::int32_t blocks = 0, blocks_of_sequence = 0;  ///< key blocks
+};
+
 /// When the call lets the next kernel on the stream start: as soon as its own blocks of threads have done so,
 /// or when these are done with their keys.
 enum class NextStarts : std::uint8_t { early, late };
@@ -72,6 +80,7 @@ struct Call {
   Prepare prepare;                   ///< its scales are read on the device: below
   bool tensor_scales[3] = {};        ///< of q, k, v: whether the one scale goes into prepare
   bool is_placed_by_memory = false;  ///< whether tensor_scales or cu_seqlens are read before all else
+  bool has_ranges = false;
   NextStarts next_starts = NextStarts::late;
   bool q_in_chunks = false, o_in_chunks = false;  ///< rows lie as the products take them; as they are stored
   bool wants_lse = false, wants_o_scale = false;
@@ -88,6 +97,7 @@ struct Call {
   DeviceOperand q, k, v;
   DeviceTensor o, lse, o_scale, q_anchor;  ///< data null: none
   DeviceTensor bias;                       ///< strides 0 where an axis is broadcast
+  KeyRanges ranges;
 };
 
 }  // namespace octet::cuda

@@ -55,4 +55,14 @@ __device__ __forceinline__ std::int64_t first_scale_group(const DeviceSequences&
   return groups;
 }
 
+/// Range number `index` of all sequences, as if it were one. all: with groups of one each, so that its first
+/// key block is number `index` of it.
+__device__ __forceinline__ Sequence range_at(const KeyRanges& ranges, const DeviceSequences& all,
+                                             std::int32_t index) {
+  const std::int32_t batch = index / ranges.count, range = index - batch * ranges.count;
+  const std::int32_t begin = range * ranges.tokens;
+  return {batch * ranges.blocks_of_sequence + range * ranges.blocks, batch, begin,
+          min(ranges.tokens, all.tokens - begin)};
+}
+
 }  // namespace octet::cuda::attn

@@ -62,12 +62,15 @@ class Attention : protected Loads<S, kTile> {
     // The last tiles come first: under a causal mask they are the longest.
     const std::int32_t group = static_cast<std::int32_t>(gridDim.x - 1 - blockIdx.x);
     const std::int32_t index = sequence_of_group(call_.queries, group, rows_a_block_);
-    const Sequence queries = sequence_at(call_.queries, index), keys = sequence_at(call_.keys, index);
+    const Sequence queries = sequence_at(call_.queries, index);
+    Sequence keys = sequence_at(call_.keys, index), of_q = queries;
+    if (call_.has_ranges) [[unlikely]]
+      keys = range_at(call_.ranges, call_.keys, index), of_q.batch = keys.batch;
     const std::int32_t begin =
         (group - first_group_bound(call_.queries, index, rows_a_block_)) * rows_a_block_;
     if (begin >= queries.length) return;
     const std::int32_t head = static_cast<std::int32_t>(blockIdx.y);
-    const HeadOperand q(call_.q, call_.queries, queries, head);
+    const HeadOperand q(call_.q, call_.queries, of_q, head);
     const HeadOperand k(call_.k, call_.keys, keys, head / call_.group);
     const HeadOperand v(call_.v, call_.keys, keys, head / call_.group);
     const HeadBias bias(call_, queries.batch, head);
