@@ -1,6 +1,6 @@
 # The CUDA backend: its kernels are templates of a scheme and a tile, instantiated in units of one scheme or, with OCTET_UNITY, of several.
 
-# sm_89 runs the code of sm_86, whose instructions are the same ones (docs/cuda.md), but for kernels that multiply e4m3 as it is: these are compiled
+# sm_89 runs the code of sm_86, whose instructions are the same ones (docs/cuda-measurements.md), but for kernels that multiply e4m3 as it is: these are compiled
 # for sm_89, and have PTX of it.
 set(OCTET_CUDA_ARCHITECTURES "80-real;86-real;90-real;80-virtual" CACHE STRING
     "What the CUDA sources are compiled for; newer GPUs take the PTX")
@@ -246,7 +246,7 @@ function(octet_cuda_flags target)
     set(_architectures "${ARGN}")
   endif()
   # The code of sm_86 is made from the PTX of sm_80, where that is made in any case: a sixth of a unit's time, for kernels whose scores or weights it
-  # converts from integers by instructions that sm_80 lacks. Elsewhere sm_86 runs the code of sm_80 (docs/cuda.md).
+  # converts from integers by instructions that sm_80 lacks. Elsewhere sm_86 runs the code of sm_80 (docs/cuda-measurements.md).
   set(_of_sm_86)
   if("80-virtual" IN_LIST _architectures AND "80-real" IN_LIST _architectures AND "86-real" IN_LIST _architectures)
     list(REMOVE_ITEM _architectures "86-real")

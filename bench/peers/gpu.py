@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures octet's GPU suites and other libraries' attention on the same shapes, workload by workload, into one document.
 
-    gpu.py --octet PROGRAM [--output FILE.json] [--suites vit,llm-prefill] [--workloads LIST] [--schemes LIST]
+    gpu.py --octet PROGRAM [--output FILE.json] [--suites vit,llm-prefill,decode] [--workloads LIST] [--schemes LIST]
            [--energy LIST] [--seconds S] [--peers cudnn,flash,comfy-kitchen,flash-attention-4] [--minutes N]
     gpu.py --octet PROGRAM --list
 
@@ -508,8 +508,8 @@ def parsed():
                         help="the program, built with CUDA [build/cuda/bin/octet]")
     parser.add_argument("--output", default=os.path.join(ROOT, "results", "device", "gpu-suite.json"),
                         help="where the document goes [results/device/gpu-suite.json]")
-    parser.add_argument("--suites", default="vit,llm-prefill")
-    parser.add_argument("--workloads", default="", help="of either suite [all]")
+    parser.add_argument("--suites", default="vit,llm-prefill,decode")
+    parser.add_argument("--workloads", default="", help="of any suite [all]")
     parser.add_argument("--schemes", default="", help="octet's [its usual ones]")
     parser.add_argument("--peers", default=",".join(PEERS), help="names with commas; none for no peers [all]")
     parser.add_argument("--energy", default="", help="workloads, all, or none [those that octet's --list marks]")
@@ -524,8 +524,8 @@ def parsed():
         if name not in PEERS and options.peers != "none":
             parser.error(f"--peers names {name}; choose from {', '.join(PEERS)}, or none")
     for suite in options.suites.split(","):
-        if suite not in ("vit", "llm-prefill"):
-            parser.error(f"--suites names {suite}; choose from vit, llm-prefill")
+        if suite not in ("vit", "llm-prefill", "decode"):
+            parser.error(f"--suites names {suite}; choose from vit, llm-prefill, decode")
     if not os.path.exists(options.octet):
         parser.error(f"--octet is {options.octet}, which is not there; build it: "
                      "cmake --preset cuda && cmake --build --preset cuda --target octet")
@@ -538,7 +538,8 @@ def main():
     if options.list:
         for suite in options.suites.split(","):
             for w in bench.shapes(suite):
-                print(f"{suite:12} {w['workload']:16} {w['batch']:4} x {w['heads']} over {w['heads_kv']} x {w['tokens_k']}"
+                print(f"{suite:12} {w['workload']:16} {w['batch']:4} x {w['heads']} over {w['heads_kv']} x "
+                      f"{w['tokens_k'] if w['tokens_q'] == w['tokens_k'] else str(w['tokens_q']) + ' of ' + str(w['tokens_k'])}"
                       f" x {w['head_dim']}{' causal' if w['causal'] else ''}{'  energy' if w['energy'] else ''}")
         print("peers:", ", ".join(PEERS))
         return

@@ -238,7 +238,7 @@ mma::Grid grid_of(const AttentionDesc& d, const Cut& cut) {
   grid.heads = static_cast<std::int32_t>(d.heads_q);
   grid.shared_bytes = kernels_for(d, cut).shared_bytes(cut.tile, cut.warps);
   // Where a row has several key blocks a processor is kept from having more blocks of threads than it must:
-  // others would have less, and with the next call's beside them the more (docs/cuda.md).
+  // others would have less, and with the next call's beside them the more (docs/cuda-measurements.md).
   const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1);
   const std::int64_t even = (blocks_of(d, cut.warps) + all - 1) / all;
   if (key_blocks_of(d) > 1) grid.shared_bytes = std::max(grid.shared_bytes, runtime::bytes_of_blocks(even));
@@ -252,7 +252,7 @@ bool fits(const AttentionDesc& d, const Cut& cut) {
 
 /// Early where the next call's blocks of threads find half of the processors free, or each processor has
 /// several of this one's; between the two they would be dealt out unevenly, which calls of one key block are
-/// too short to feel (docs/cuda.md).
+/// too short to feel (docs/cuda-measurements.md).
 NextStarts next_starts(const AttentionDesc& d, const Cut& cut) {
   const std::int64_t blocks = blocks_of(d, cut.warps), all = runtime::processors();
   const std::int64_t several = key_blocks_of(d) > 1 ? 2 : 1;
@@ -359,7 +359,7 @@ Cut range_cut(const AttentionDesc& d) {
 /// instead of 3.9 us); fewer where more do not fit the shared memory. Where a row has several key blocks and
 /// the card has room, their keys are cut in parts, each with two warps, or with one where the blocks of two
 /// would be one on some processors and two on others (8 x 3 x 197 x 64: 5.6 instead of 5.8 us).
-/// bench/cuda_tiles.cpp measures the others (docs/cuda.md).
+/// bench/cuda_tiles.cpp measures the others (docs/cuda-measurements.md).
 Cut usual_cut(const AttentionDesc& d) {
   if (const Cut ranges = range_cut(d); ranges.range_blocks > 0) return ranges;
   if (suits_hopper(d)) return hopper_cut(d, tile_of(d));

@@ -1,7 +1,7 @@
 // A form of int8's arithmetic for calls to which no bias is added, on lanes that wait for the exponential
-// (docs/cuda.md): weights are measured against the row's reference, which is known, and not against the key
-// block's largest score, for which all scores of the block must be there first. What codes of P are measured
-// against is a factor of the weights, a multiplication where the origin's subtraction was.
+// (docs/cuda-measurements.md): weights are measured against the row's reference, which is known, and not
+// against the key block's largest score, for which all scores of the block must be there first. What codes of
+// P are measured against is a factor of the weights, a multiplication where the origin's subtraction was.
 #pragma once
 #include <cmath>
 

@@ -1,7 +1,7 @@
 // A form of schemes on scaled codes whose P are floats against the running maximum, on lanes that wait for
-// the exponential (docs/cuda.md): weights are measured against a reference that is known before the key
-// block's scores are, and that follows the row's largest weight from behind. Floats lose nothing by that, as
-// long as they stay in their format's range.
+// the exponential (docs/cuda-measurements.md): weights are measured against a reference that is known before
+// the key block's scores are, and that follows the row's largest weight from behind. Floats lose nothing by
+// that, as long as they stay in their format's range.
 #pragma once
 #include <cmath>
 #include <cstdint>

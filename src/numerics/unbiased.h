@@ -1,5 +1,5 @@
 // Forms of schemes for calls to which no bias is added, for lanes to which an instruction a score is a cost
-// (docs/cuda.md).
+// (docs/cuda-measurements.md).
 #pragma once
 #include <cmath>
 

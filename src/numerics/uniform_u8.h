@@ -1,7 +1,7 @@
 // The arithmetic of `int8` where all keys of a block have one scale and P carries none of V: a score is then
 // the integer sum itself, whose largest is found among integers, and one multiply-add makes the exponential's
 // argument. The numbers are those of numerics/folded_u8.h but for roundings, of which these are fewer; for
-// lanes to which a multiplication a key is a cost (docs/cuda.md).
+// lanes to which a multiplication a key is a cost (docs/cuda-measurements.md).
 #pragma once
 #include <cmath>
 

@@ -446,7 +446,7 @@ json.dump(document, open(value("--output"), "w"))
         self.assertEqual((told.returncode, told.stderr), (0, ""))
         self.assertRegex(told.stdout, r"(?m)^vit +A4-b8 +512 x 3 over 3 x 49 x 32$")
         self.assertIn("flash-attention-4", told.stdout)
-        for arguments, name in ((["--peers", "fa9"], "fa9"), (["--suites", "decode"], "decode"),
+        for arguments, name in ((["--peers", "fa9"], "fa9"), (["--suites", "encode"], "encode"),
                                 (["--octet", self.path("none")], "cmake --preset cuda")):
             refused = self.bench_gpu("--octet", OCTET, *arguments)
             self.assertEqual(refused.returncode, 2)

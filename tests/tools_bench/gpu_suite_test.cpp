@@ -101,6 +101,17 @@ TEST(GpuWorkloads, PrefillIsBothPapersGridsAndOneModelWithGroupedHeads) {
   EXPECT_EQ(grouped.heads_q / grouped.heads_kv, 4);
 }
 
+TEST(GpuWorkloads, DecodeIsFewQueriesAgainstManyKeys) {
+  int count = 0;
+  for (const GpuWorkload& w : gpu_workloads()) {
+    if (w.suite != std::string("decode")) continue;
+    ++count;
+    EXPECT_LE(w.shape.tokens_q, 16) << w.shape.name;
+    EXPECT_GE(w.shape.tokens_k, 4096) << w.shape.name;
+  }
+  EXPECT_EQ(count, 5);
+}
+
 TEST(GpuWorkloads, NamesAreUniqueAndUnknownOnesAreRefusedWithThoseThatThereAre) {
   std::set<std::string> names;
   for (const GpuWorkload& w : gpu_workloads()) EXPECT_TRUE(names.insert(w.shape.name).second) << w.shape.name;
@@ -165,7 +176,8 @@ TEST(GpuInputs, OperandsAreWhatIsDrawnElementByElementAndNormal) {
 
 TEST(GpuReference, ShortCallsAreComparedWhole) {
   for (const GpuWorkload& w : gpu_workloads()) {
-    const bool is_short = w.suite == std::string("vit") && w.shape.name != std::string("A2-b1024");
+    const std::string suite = w.suite, name = w.shape.name;
+    const bool is_short = suite != "llm-prefill" && name != "A2-b1024" && name != "step16-8k";
     EXPECT_EQ(sampled_rows(w.shape).empty(), is_short) << w.shape.name;
   }
 }

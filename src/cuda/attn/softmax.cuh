@@ -25,7 +25,7 @@ inline constexpr int kRowsALane = 2;
 
 /// What lanes of a quad absorb of a block's masses: all the sum of all, or each its own. The second saves
 /// shuffles that a key block waits for; where few registers are left, the first is faster, for the compiler
-/// then adds masses before it makes other weights (docs/cuda.md).
+/// then adds masses before it makes other weights (docs/cuda-measurements.md).
 enum class Masses { of_quad, of_lane };
 
 /// What is done with rows that see no key of a block of which others see some: their sums and states stay as

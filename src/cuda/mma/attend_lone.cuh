@@ -85,7 +85,8 @@ class LoneAttention : Attention<S, kTile> {
     const typename S::Row row = scheme_.row(scale);
 
     // The last warps of a sequence may have no rows: they copy with the others, and leave the rest to these.
-    // note: not where one warp has both key blocks, whose calls took 3 % longer so (docs/cuda.md).
+    // note: not where one warp has both key blocks, whose calls took 3 % longer so
+    // (docs/cuda-measurements.md).
     const bool has_rows = kParts == 1 || first_row < queries.length;
     // Of the key block at hand, and of the one before it.
     PvAcc pv, pv_before;

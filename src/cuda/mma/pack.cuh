@@ -48,8 +48,8 @@ struct AnyShape {
         threads(pack_threads(tile, value_bytes)) {}
 };
 /// Whether a tile has a packing kernel of its own: those of windows and of short rows, of whose calls packing
-/// is a good part (with one for all tiles they took up to 8 % longer, docs/cuda.md). The others share
-/// one, for the build's sake.
+/// is a good part (with one for all tiles they took up to 8 % longer, docs/cuda-measurements.md). The others
+/// share one, for the build's sake.
 constexpr bool packs_by_itself(int tile) {
   constexpr Tile kWindows = {32, 64}, kShortRows = {64, 128};
   const auto is = [&](const Tile& one) {

@@ -55,7 +55,7 @@ template <class Stored, int kRowsOfThread>
 __global__ void __launch_bounds__(kThreads, 2)
     measure_rows(const __grid_constant__ MeasuredOperands operands) {
   __shared__ Factors factors;
-  // note: parameters that are found by an index cost long measures time (docs/cuda.md).
+  // note: parameters that are found by an index cost long measures time (docs/cuda-measurements.md).
   const MeasuredRows& operand = operands.of[kRowsOfThread == kFewRows ? blockIdx.y : 0];
   const RowReading& r = operand.rows;
   const GroupAmax& amax = operand.amax;

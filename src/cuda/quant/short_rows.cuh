@@ -20,7 +20,7 @@ enum class VectorsLog2 : std::int32_t {
 };
 
 /// What groups' scales are made of. note: kernels of their own, for a branch took all others 1 to 2 % longer
-/// (docs/cuda.md).
+/// (docs/cuda-measurements.md).
 enum class GroupScales : std::int32_t {
   measured,  ///< the groups' rows
   shared,    ///< an amax that all share

@@ -80,9 +80,9 @@ bool are_alike(const ShortOperand& a, const ShortOperand& b) {
 
 std::uint32_t divided_up(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
 
-/// Measured on an H200, in sequences a processor (docs/cuda.md). Of rows that all threads take in one
-/// turn 4.4 are better off as few; 8.7 as most where tokens have scales, else as many. Of others 0.3 and more
-/// as many, less too where tokens have scales; 17 as most.
+/// Measured on an H200, in sequences a processor (docs/cuda-measurements.md). Of rows that all threads take
+/// in one turn 4.4 are better off as few; 8.7 as most where tokens have scales, else as many. Of others 0.3
+/// and more as many, less too where tokens have scales; 17 as most.
 VectorsLog2 vectors_for(int row_vectors_log2, std::uint32_t tokens, std::uint32_t sequences,
                         TokenScales scales) {
   using enum VectorsLog2;
@@ -139,7 +139,7 @@ void launch_together(std::span<const ShortOperand> operands, void* stream) {
   }
   const dim3 blocks(units, parts, static_cast<unsigned>(operands.size()));
   // The first processors that are free would take as many blocks as fit, and leave others without: each asks
-  // for so much shared memory that none has more than its share (docs/cuda.md).
+  // for so much shared memory that none has more than its share (docs/cuda-measurements.md).
   const auto bytes_for = [](std::int64_t blocks_a_processor) {
     return runtime::bytes_of_blocks(blocks_a_processor) - static_cast<std::int64_t>(sizeof(Factors));
   };

@@ -104,7 +104,7 @@ struct Eight {
 
 /// Eight codes of any format at element `offset` of the codes, `count` of which exist, from what the scale
 /// has been taken off. note: called, for in each kernel that has it, and for each vector of a thread, it was
-/// a quarter of what short sequences' take to compile (docs/cuda.md).
+/// a quarter of what short sequences' take to compile (docs/cuda-measurements.md).
 __device__ __noinline__ inline void write_vector(const Coding& k, std::int64_t offset, int count,
                                                  Eight numbers) {
   const float(&v)[kChannels] = numbers.of;

@@ -17,8 +17,8 @@ struct LeastFill {
 };
 
 /// Where both take as long for rows of two key blocks and more, between shapes that were measured (H100, 48
-/// to 384 heads of 197 to 512 keys; docs/cuda.md). mma.sync multiplies e4m3 as halves there, and has little
-/// room for outputs of 256 channels, most of all beside a V of 16 bits. Keys that share a scale
+/// to 384 heads of 197 to 512 keys; docs/cuda-measurements.md). mma.sync multiplies e4m3 as halves there, and
+/// has little room for outputs of 256 channels, most of all beside a V of 16 bits. Keys that share a scale
 /// (Form::uniform) are its best case.
 inline constexpr LeastFill kLeastFill[] = {
     {Scheme::int8, {90, 70, 45}},       {Scheme::int8_full, {70, 60, 50}}, {Scheme::int8_half, {85, 66, 40}},

@@ -31,7 +31,8 @@ struct Tile {
 template <class S>
 inline constexpr int kKeyWords = KeyArrays<typename S::Key, kKeys>::kWords;
 
-/// The more warpgroups, the more of each other's softmax they hide: as many as registers hold. (docs/cuda.md)
+/// The more warpgroups, the more of each other's softmax they hide: as many as registers hold.
+/// (docs/cuda-measurements.md)
 template <class S>
 constexpr Tile tile_of(int index) {
   const std::int32_t dim = kHeadDims[index];
@@ -57,7 +58,7 @@ constexpr Registers registers_of(const Tile& tile) {
 /// Tiles of eight channels whose outputs registers hold from key block to key block. Those of the others are
 /// in shared memory while weights are made: so many as let the compiler spill next to nothing, which it does
 /// where a row's outputs are in its way. As measured: five where three or four were enough cost 10 %.
-/// (docs/cuda.md)
+/// (docs/cuda-measurements.md)
 template <class S>
 constexpr int kept_tiles(const Tile& tile) {
   constexpr bool kOfBytes = Element<S::kV>::kBytes == 1, kAdds = requires { S::kAddsAsTheyAre; };
@@ -74,7 +75,7 @@ constexpr int kept_tiles(const Tile& tile) {
 
 /// Tiles of channels of P V at a time. More leave less between the products, and more numbers beside the
 /// weights: of bytes they gain 6 to 8 % at 256 channels, at 128 where keys have three constants.
-/// (docs/cuda.md)
+/// (docs/cuda-measurements.md)
 template <class S>
 constexpr int tiles_at_once(const Tile& tile) {
   const bool gains = tile.head_dim == 256 || (tile.head_dim == 128 && kKeyWords<S> == 3);
@@ -83,7 +84,7 @@ constexpr int tiles_at_once(const Tile& tile) {
 
 /// Whether as many blocks of threads as there are processors go from tile to tile of rows, where all rows see
 /// as many keys: 4 to 10 % where four warpgroups multiply, and a loss of up to 5 where three do.
-/// (docs/cuda.md)
+/// (docs/cuda-measurements.md)
 constexpr bool shares_out(const Tile& tile) { return tile.warpgroups == 4; }
 
 /// What is done with rows that see no key of a block: where a choice for them costs what it shows, none is
@@ -99,21 +100,22 @@ constexpr Blind blind_rows(const Tile& tile) {
 }
 
 /// Whether weights do not wait for a block's largest score, and Q K^T of the next block is under way while
-/// sums of P V are folded: where registers hold scores, sums and outputs beside each other. (docs/cuda.md)
+/// sums of P V are folded: where registers hold scores, sums and outputs beside each other.
+/// (docs/cuda-measurements.md)
 template <class S>
 constexpr bool weighs_early(const Tile& tile) {
   return WeighsEarly<S> && tile.head_dim == 64;
 }
 
 /// Whether weights ask for no largest score at all, and P V is added to the outputs as it is made: where one
-/// product has all channels. (docs/cuda.md)
+/// product has all channels. (docs/cuda-measurements.md)
 template <class S>
 constexpr bool tracks_weights(const Tile& tile) {
   return TracksWeights<S> && tile.head_dim == 64;
 }
 
 /// Whether rows' constants lie in shared memory from key block to key block: where the compiler else spills
-/// one of them, in the one kernel that has no other way out that costs less. (docs/cuda.md)
+/// one of them, in the one kernel that has no other way out that costs less. (docs/cuda-measurements.md)
 template <class S>
 constexpr bool parks_rows(const Tile& tile) {
   constexpr bool kAdds = requires { S::kAddsAsTheyAre; };

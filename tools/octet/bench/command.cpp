@@ -92,9 +92,8 @@ Status run(const Options& options) {
   if (suite == "report") return run_report(options);
   if (options.device != "cuda" && options.device != "cpu")
     return broken("--device", in_quotes(options.device), "it says what to measure", "choose cuda or cpu");
-  if ((suite == "vit" || suite == "llm-prefill") && options.device == "cuda") return run_gpu(options);
   for (const char* known : {"vit", "llm-prefill", "decode"})
-    if (suite == known) return run_shapes(options.shapes);
+    if (suite == known) return options.device == "cuda" ? run_gpu(options) : run_shapes(options.shapes);
   return broken("--suite", suite.empty() ? "missing" : in_quotes(suite), "it names what to measure",
                 fmt::format("choose one of {}, cpu, report", kShapeSuites));
 }
@@ -109,7 +108,7 @@ void add_bench(CommandLine& line) {
   command.option("--suite", "NAME", shapes.suite,
                  fmt::format("One of {}; cpu (shares of the CPU's peak), or report (the page of its results)",
                              kShapeSuites));
-  command.option("--device", "NAME", options->device, "vit, llm-prefill: cuda (a GPU) or cpu [cuda]");
+  command.option("--device", "NAME", options->device, "vit, llm-prefill, decode: cuda (a GPU) or cpu [cuda]");
   command.option(
       "--schemes", "LIST", shapes.schemes,
       fmt::format("Names with commas between [GPU: {}; cpu: all; else f32,int8,int8_shift,integer]",

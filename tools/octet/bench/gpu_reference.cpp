@@ -46,8 +46,8 @@ std::vector<SampledRows> sampled_rows(const CpuWorkload& w) {
   const double row = giga_operations(w) / static_cast<double>(all * w.tokens_q);
   const double affordable =
       kGigaOfReference / row / static_cast<double>(static_cast<std::int64_t>(heads.size()) * kChunks);
-  const std::int64_t count =
-      std::clamp<std::int64_t>(static_cast<std::int64_t>(affordable), 1, std::min(kMostRows, w.tokens_q / 8));
+  const std::int64_t count = std::clamp<std::int64_t>(static_cast<std::int64_t>(affordable), 1,
+                                                      std::clamp<std::int64_t>(w.tokens_q / 8, 1, kMostRows));
   std::vector<SampledRows> samples;
   for (const std::int64_t head : heads) {
     for (std::int64_t c = 0; c < kChunks; ++c)

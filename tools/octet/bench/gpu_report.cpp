@@ -46,6 +46,7 @@ constexpr Group kGroups[] = {
      [](const std::string& w) { return w.starts_with("d") && !w.ends_with("-causal"); }},
     {"The same, causal, and a model of 32 heads over 8",
      [](const std::string& w) { return w.ends_with("-causal"); }},
+    {"One query and few against many keys", [](const std::string& w) { return w.starts_with("step"); }},
 };
 
 std::string gpu_provenance(const Json& d) {
@@ -192,7 +193,8 @@ std::string gpu_skipped_list(const GpuRun& run) {
 }
 
 constexpr const char* kGpuIntroduction =
-    "One run of `scripts/bench-gpu`: octet's suites `vit` and `llm-prefill` and the peers, workload by "
+    "One run of `scripts/bench-gpu`: octet's suites `vit`, `llm-prefill` and `decode` and the peers, "
+    "workload by "
     "workload, "
     "on one GPU. Inputs are normal numbers in bf16, the same for all. A time is the median of seven replays "
     "of a "
@@ -239,6 +241,10 @@ std::string gpu_rows_table(const Json& document) {
 }
 
 std::string gpu_shapes_table(const Json& shapes) {
+  const auto tokens_of = [](const Json& row) {
+    const std::string keys = row["tokens_k"].dump(), queries = row["tokens_q"].dump();
+    return queries == keys ? keys : queries + " of " + keys;
+  };
   Table table({{"workload", Align::left},
                {"batch"},
                {"heads"},
@@ -249,7 +255,7 @@ std::string gpu_shapes_table(const Json& shapes) {
                {"energy", Align::left}});
   for (const Json& row : shapes)
     table.add({text(row, "workload"), row["batch"].dump(), row["heads"].dump(), row["heads_kv"].dump(),
-               row["tokens_k"].dump(), row["head_dim"].dump(), row["causal"].get<bool>() ? "causal" : "",
+               tokens_of(row), row["head_dim"].dump(), row["causal"].get<bool>() ? "causal" : "",
                row["energy"].get<bool>() ? "measured" : ""});
   return table.text();
 }

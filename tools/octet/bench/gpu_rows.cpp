@@ -60,8 +60,8 @@ Status check_gpu_inputs(const Json& inputs) {
 
 Status check_gpu_document(const Json& document) {
   const std::string suite = document.is_object() ? document.value("suite", "") : "";
-  if (suite != "vit" && suite != "llm-prefill" && suite != "gpu")
-    return not_a_gpu_document("\"suite\" must be \"vit\", \"llm-prefill\" or \"gpu\"");
+  if (suite != "vit" && suite != "llm-prefill" && suite != "decode" && suite != "gpu")
+    return not_a_gpu_document("\"suite\" must be \"vit\", \"llm-prefill\", \"decode\" or \"gpu\"");
   for (const char* field :
        {"command", "version", "commit", "date", "gpu", "capability", "cuda", "driver", "energy"})
     if (!document.contains(field) || !document[field].is_string())

@@ -6,7 +6,7 @@
 
 namespace octet::tool {
 
-/// OK if the document is one that `octet bench --suite vit` or `llm-prefill` writes, or what
+/// OK if the document is one that `octet bench --suite vit`, `llm-prefill` or `decode` writes, or what
 /// scripts/bench-gpu makes of both ("gpu"): every field there with its type, figures positive, and each row
 /// either measured or skipped with a reason. Errors (io) name the row and the field.
 Status check_gpu_document(const Json& document);

@@ -1,4 +1,4 @@
-// octet bench --suite vit and llm-prefill on a GPU: schemes on the shapes of models, from a graph.
+// octet bench --suite vit, llm-prefill and decode on a GPU: schemes on the shapes of models, from a graph.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 namespace octet::tool {
 
 struct GpuSuiteOptions {
-  std::string suite;                             ///< "vit" or "llm-prefill"
+  std::string suite;                             ///< "vit", "llm-prefill" or "decode"
   std::vector<std::string> workloads, variants;  ///< names; empty: all, the usual ones
   std::string energy;                            ///< workloads whose energy is measured (weighed_workloads)
   double energy_seconds = 2;                     ///< of each of their rows at least; 0: no energy

@@ -41,6 +41,11 @@ constexpr GpuWorkload grid(const char* name, std::int64_t tokens, std::int64_t d
           tokens == kTokens && mask == Mask::none ? kLongest : kPrefill};
 }
 
+/// One token or a few of a model with 32 heads over 8.
+constexpr GpuWorkload step(const char* name, std::int64_t batch, std::int64_t rows, std::int64_t keys) {
+  return {"decode", {name, Kind::prefill, batch, 32, 8, rows, keys, 128}};
+}
+
 constexpr GpuWorkload kGpuWorkloads[] = {
     vit("A1-b1", 1, 3),
     vit("A2-b1", 1, 6),
@@ -81,6 +86,11 @@ constexpr GpuWorkload kGpuWorkloads[] = {
     grid("d256-8k-causal", 8192, 256, Mask::causal),
     grid("d256-16k-causal", 16384, 256, Mask::causal),
     {"llm-prefill", {"gqa-8k-causal", Kind::prefill, 1, 32, 8, 8192, 8192, 128, Mask::causal}},
+    step("step-4k", 1, 1, 4096),
+    step("step-4k-b8", 8, 1, 4096),
+    step("step-32k", 1, 1, 32768),
+    step("step16-8k", 1, 16, 8192),
+    {"decode", {"step-16k-d64", Kind::prefill, 1, 16, 16, 1, 16384, 64}},
 };
 
 }  // namespace
