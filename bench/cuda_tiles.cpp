@@ -60,6 +60,7 @@ constexpr CpuWorkload kShapes[] = {
     {"d256-197", Kind::vision, 16, 6, 6, 197, 197, 256},
     {"d128-few", Kind::vision, 8, 6, 6, 256, 256, 128},
     {"1 row", Kind::prefill, 1, 32, 8, 1, 32768, 128},
+    {"1 row 4k", Kind::prefill, 1, 32, 8, 1, 4096, 128},
     {"16 rows", Kind::prefill, 1, 32, 8, 16, 8192, 128},
     {"1 row d64", Kind::prefill, 1, 16, 16, 1, 16384, 64},
     {"A4-b1", Kind::vision, 64, 3, 3, 49, 49, 32},

@@ -276,13 +276,14 @@ std::int64_t row_tiles_of(const RangeCut& cut) {
 /// Key blocks of a range where a call takes ranges by itself, 0 elsewhere: so many ranges as give each of
 /// `all` processors a few blocks of threads, and no more than memory for their outputs is planned for.
 std::int32_t usual_range_blocks(const AttentionDesc& d, std::int64_t all) {
-  constexpr std::int64_t kMostTiles = 64, kMostBlocks = 512, kOfProcessor = 3, kLeastKeyBlocks = 4;
+  constexpr std::int64_t kMostTiles = 64, kMostBlocks = 512, kOfProcessor = 3, kLeastKeyBlocks = 8,
+                         kLeastOfRange = 2;
   if (!may_have_ranges(d) || !kernels_for(d, Cut{}).merges) return 0;
   const RangeCut cut(d, 1);
   const std::int64_t tiles = row_tiles_of(cut);
-  if (tiles > kMostTiles || 2 * tiles > all || cut.blocks < 2 * kLeastKeyBlocks) return 0;
+  if (tiles > kMostTiles || 2 * tiles > all || cut.blocks < kLeastKeyBlocks) return 0;
   const std::int64_t ranges =
-      std::min({kOfProcessor * all / tiles, kMostBlocks / tiles, cut.blocks / kLeastKeyBlocks});
+      std::min({kOfProcessor * all / tiles, kMostBlocks / tiles, cut.blocks / kLeastOfRange});
   return static_cast<std::int32_t>((cut.blocks + ranges - 1) / ranges);
 }
 
