@@ -2,7 +2,7 @@
 // 2^-7 octave and weights to 2^-15, so that twice as many fit a vector and no multiplication is wider than a
 // word. A kernel may take it for a key block whose scores and V scales are in its range, and takes the f32
 // form for any other. The error of a weight grows from 1e-7 to 0.6 %, which the scheme's bound counts
-// (src/ref/bound_terms.cpp). Measured: docs/cpu.md.
+// (src/ref/bound_terms.cpp). Measured: docs/cpu-measurements.md.
 //
 // With t = score in octaves, V's scale in it, and L = log2 of the block's largest V scale:
 //   x = round(128 (t - L)) + 2^15, in uint16    z = max x - x    w = round(2^15 2^(-z / 128))
