@@ -319,6 +319,16 @@ bool suits_hopper(const AttentionDesc& d) {
   return 100 * rows_of_call >= wgmma::least_fill(d.scheme, form, index, key_blocks_of(d)) * at_once * rows;
 }
 
+/// Rows too few for the card whose keys cannot be cut in ranges: a block of threads has all keys of some, and
+/// Hopper's copies and multiplies them faster. As measured, from one row to one tile of them, by schemes
+/// whose parts are not merged (docs/cuda-measurements.md).
+bool suits_hopper_alone(const AttentionDesc& d) {
+  constexpr std::int64_t kMostRows = 64, kLeastKeys = 8192;
+  const int tile = tile_of(d);
+  return hopper_kernels_for(d, tile) && !kernels_for(d, Cut{}).merges && d.tokens_q <= kMostRows &&
+         d.tokens_k >= kLeastKeys && 2 * d.batch * d.heads_q <= runtime::processors();
+}
+
 /// The cut for rows of one or two key blocks; tile -1: they are not, or the scheme has none. Two are computed
 /// by two warps, or by one where all blocks of threads then run at once and those of two would not: 8 x 12 x
 /// 197 x 64 15.0 us by two, 13.3 by one, 64 x 6 47.9 and 51.0 (H200).
@@ -363,7 +373,7 @@ Cut range_cut(const AttentionDesc& d) {
 /// bench/cuda_tiles.cpp measures the others (docs/cuda-measurements.md).
 Cut usual_cut(const AttentionDesc& d) {
   if (const Cut ranges = range_cut(d); ranges.range_blocks > 0) return ranges;
-  if (suits_hopper(d)) return hopper_cut(d, tile_of(d));
+  if (suits_hopper(d) || suits_hopper_alone(d)) return hopper_cut(d, tile_of(d));
   constexpr std::int32_t kFew = 2;
   constexpr std::int64_t kFewBlocks = 3;
   const std::int64_t all = runtime::processors();
