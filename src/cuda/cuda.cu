@@ -274,7 +274,9 @@ std::int64_t row_tiles_of(const RangeCut& cut) {
   return (cut.rows + mma::kRowsAWarp - 1) / mma::kRowsAWarp * cut.heads * cut.batch;
 }
 /// Key blocks of a range where a call takes ranges by itself, 0 elsewhere: so many ranges as give each of
-/// `all` processors a few blocks of threads, and no more than memory for their outputs is planned for.
+/// `all` processors a few blocks of threads (three are near the best, docs/cuda-measurements.md), and no more
+/// than are planned for: kMostBlocks tiles of f32 outputs are 8 MiB at 256 channels. kMostTiles: half of the
+/// processors of an H100.
 std::int32_t usual_range_blocks(const AttentionDesc& d, std::int64_t all) {
   constexpr std::int64_t kMostTiles = 64, kMostBlocks = 512, kOfProcessor = 3, kLeastKeyBlocks = 8,
                          kLeastOfRange = 2;
@@ -304,7 +306,7 @@ bool suits_hopper(const AttentionDesc& d) {
   const bool narrow = mma::kTileTable[tile].head_dim <= 64;
   const Form form = form_of(d, Family::mma, E4m3::as_it_is);
   const bool uniform = form == Form::uniform && !kernels_for(d, Cut{}).multiplies_e4m3;
-  // As many as uniform keys int4 takes, whose keys have three constants.
+  // Measured: of 512 keys uniform int8 and int4 are faster by mma.sync unless tiles are full, or always.
   const bool takes_more = narrow && (uniform || d.scheme == Scheme::int4);
   constexpr std::int64_t kMany = 512, kMore = 1024;
   const std::int64_t least_percent = narrow ? 70 : 50;

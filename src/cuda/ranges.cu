@@ -19,6 +19,7 @@ struct Merging {
   std::int32_t ranges, dim;
 };
 
+/// A number in the output's format: f16, bf16 or f32.
 __device__ void put(const DeviceTensor& x, std::int64_t at, float number) {
   if (x.dtype == DType::f16)
     static_cast<std::uint16_t*>(x.data)[at] = f16_from_f32(number);

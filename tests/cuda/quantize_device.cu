@@ -857,10 +857,11 @@ int main(int argc, char** argv) {
   int failed = 0, ran = 0;
   for (const auto& [name, compare] : parts)
     if (options.only.empty() || options.only == name) failed += compare(options), ++ran;
-  if (ran == 0)
+  if (ran == 0) {
     std::printf("--only is %s; choose long, shared, amax, together, anchor or recipes\n",
                 options.only.c_str());
-  if (ran == 0) return 2;
+    return 2;
+  }
   std::printf("%d inputs failed\n", failed);
   return failed != 0;
 }

@@ -80,7 +80,7 @@ struct Call {
   Prepare prepare;                   ///< its scales are read on the device: below
   bool tensor_scales[3] = {};        ///< of q, k, v: whether the one scale goes into prepare
   bool is_placed_by_memory = false;  ///< whether tensor_scales or cu_seqlens are read before all else
-  bool has_ranges = false;
+  bool has_ranges = false;           ///< whether keys are cut: `ranges`
   NextStarts next_starts = NextStarts::late;
   bool q_in_chunks = false, o_in_chunks = false;  ///< rows lie as the products take them; as they are stored
   bool wants_lse = false, wants_o_scale = false;

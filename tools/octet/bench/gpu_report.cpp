@@ -193,9 +193,7 @@ std::string gpu_skipped_list(const GpuRun& run) {
 }
 
 constexpr const char* kGpuIntroduction =
-    "One run of `scripts/bench-gpu`: octet's GPU suites and the peers, "
-    "workload by "
-    "workload, "
+    "One run of `scripts/bench-gpu`: octet's GPU suites and the peers, workload by workload, "
     "on one GPU. Inputs are normal numbers in bf16, the same for all. A time is the median of seven replays "
     "of a "
     "CUDA graph of up to a hundred calls, after replays to warm up. *Kernel*: octet is given codes and "
