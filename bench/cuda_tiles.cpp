@@ -62,12 +62,19 @@ constexpr CpuWorkload kShapes[] = {
     {"1 row", Kind::prefill, 1, 32, 8, 1, 32768, 128},
     {"1 row 4k", Kind::prefill, 1, 32, 8, 1, 4096, 128},
     {"16 rows", Kind::prefill, 1, 32, 8, 16, 8192, 128},
+    {"64 rows", Kind::prefill, 1, 32, 8, 64, 8192, 128},
+    {"128 rows", Kind::prefill, 1, 32, 8, 128, 8192, 128},
+    {"1 row b32", Kind::prefill, 32, 32, 8, 1, 4096, 128},
     {"1 row d64", Kind::prefill, 1, 16, 16, 1, 16384, 64},
     {"A4-b1", Kind::vision, 64, 3, 3, 49, 49, 32},
     {"A4-b8", Kind::vision, 512, 3, 3, 49, 49, 32},
     {"64 keys", Kind::vision, 8, 12, 12, 64, 64, 64},
     {"d48", Kind::vision, 8, 12, 12, 197, 197, 48},
     {"d64-1k-3", Kind::prefill, 1, 3, 3, 1024, 1024, 64},
+    {"d64-4k-1", Kind::prefill, 1, 1, 1, 4096, 4096, 64},
+    {"d128-2k-2", Kind::prefill, 1, 2, 2, 2048, 2048, 128},
+    {"d128-512-4", Kind::prefill, 1, 4, 4, 512, 4096, 128},
+    {"d64-256-8", Kind::prefill, 1, 8, 8, 256, 4096, 64},
     {"d64-1k", Kind::prefill, 1, 32, 32, 1024, 1024, 64},
     {"d64-4k", Kind::prefill, 1, 32, 32, 4096, 4096, 64},
     {"d80-4k", Kind::prefill, 1, 16, 16, 4096, 4096, 80},
@@ -102,7 +109,7 @@ std::string text_of(const cuda::Cut& cut) {
   const std::string family = cut.family == cuda::Family::wgmma ? "wgmma " : "";
   std::string text = fmt::format("{}{} x {}, {}", family, tile.computed, tile.head_dim, cut.warps);
   if (cut.e4m3 == cuda::E4m3::as_f16) text += ", e4m3 as f16";
-  if (cut.range_blocks > 0) text += fmt::format(", ranges of {}", cut.range_blocks);
+  if (cut.ranges > 0) text += fmt::format(", {} ranges", cut.ranges);
   if (tile.key_parts > 1) text += fmt::format(" x {}", tile.key_parts);
   return tile.lone_blocks == 0 ? text : fmt::format("{}, of {}", text, tile.lone_blocks);
 }
@@ -167,7 +174,7 @@ Status run(const std::string& output, const std::string& commit, const std::vect
                         {"warps", row.cut.warps},
                         {"key_parts", cuda::mma::kTileTable[row.cut.tile].key_parts},
                         {"lone_blocks", cuda::mma::kTileTable[row.cut.tile].lone_blocks},
-                        {"range_blocks", row.cut.range_blocks},
+                        {"ranges", row.cut.ranges},
                         {"us", row.us},
                         {"taken", &row == &taken}});
     }

@@ -269,24 +269,54 @@ bool runs_at_once(const AttentionDesc& d, const Cut& parts) {
   return fits(d, parts) && blocks_of(d, parts.warps) <= std::min(most, fit) * runtime::processors();
 }
 
-/// Blocks of threads of a call's rows, sixteen each, whose keys are not cut in ranges.
-std::int64_t row_tiles_of(const RangeCut& cut) {
-  return (cut.rows + mma::kRowsAWarp - 1) / mma::kRowsAWarp * cut.heads * cut.batch;
+/// Blocks of threads of a call's rows, as many rows as `warps` warps have in each, whose keys are not cut.
+/// joined: query heads that are computed together.
+std::int64_t row_tiles_of(const AttentionDesc& d, std::int64_t joined, std::int32_t warps) {
+  const std::int64_t sequences = d.sequences > 0 ? d.sequences : d.batch;
+  const std::int64_t tokens = d.sequences > 0 ? groups_of_sequence(d.tokens_q, d.sequences) : d.tokens_q;
+  return groups_of_sequence(tokens * joined, warps * mma::kRowsAWarp) * (d.heads_q / joined) * sequences;
 }
-/// Key blocks of a range where a call takes ranges by itself, 0 elsewhere: so many ranges as give each of
-/// `all` processors a few blocks of threads (three are near the best, docs/cuda-measurements.md), and no more
-/// than are planned for: kMostBlocks tiles of f32 outputs are 8 MiB at 256 channels. kMostTiles: half of the
-/// processors of an H100.
-std::int32_t usual_range_blocks(const AttentionDesc& d, std::int64_t all) {
-  constexpr std::int64_t kMostTiles = 64, kMostBlocks = 512, kOfProcessor = 3, kLeastKeyBlocks = 8,
-                         kLeastOfRange = 2;
-  if (!may_have_ranges(d) || !kernels_for(d, Cut{}).merges) return 0;
+/// Warps of a block of threads of a call in ranges: as many as have rows.
+std::int32_t warps_of_ranges(const AttentionDesc& d) {
+  const std::int64_t rows = RangeCut(d, 1).rows() / std::max<std::int64_t>(d.sequences, 1);
+  std::int32_t warps = 1;
+  while (warps < mma::kMostWarps && rows > warps * mma::kRowsAWarp) warps *= 2;
+  return warps;
+}
+/// Ranges of a sequence of average length that give each of `all` processors so many blocks of threads, as
+/// long as each other. A range has two key blocks or more, and of tiles of many rows one for each warp, for
+/// else its outputs would be as much as its keys.
+std::int64_t even_ranges(const AttentionDesc& d, std::int32_t warps, std::int64_t of_processor,
+                         std::int64_t all) {
+  constexpr std::int64_t kLeast = 2;
+  const std::int64_t blocks = seen_blocks(d), least = std::max<std::int64_t>(kLeast, warps);
+  const std::int64_t tiles = row_tiles_of(d, RangeCut(d, 1).joined, warps);
+  const std::int64_t ranges = std::max<std::int64_t>(std::min(of_processor * all / tiles, blocks / least), 1);
+  return groups_of_sequence(blocks, groups_of_sequence(blocks, ranges));
+}
+/// Ranges of the keys of a call that takes ranges by itself, 0 elsewhere. Where the tiles of all rows leave
+/// half of `all` processors free, so many as give each two blocks of threads, of one warp and up to 64
+/// channels four (docs/cuda-measurements.md); kMostRows: of f32 outputs, 16 MiB at 256 channels. Less than
+/// kLeast are not worth merging, unless heads are joined for them, which more calls are where it leaves half
+/// of the tiles or less; packed ones, for their longest sequences, wherever a row tile has all of one's rows.
+std::int32_t usual_ranges(const AttentionDesc& d, std::int64_t all) {
+  constexpr std::int64_t kMostRows = 16384, kOfProcessor = 2, kOfNarrow = 4, kLeastKeys = 1024, kLeast = 4;
+  if (!may_have_ranges(d) || !kernels_for(d, Cut{}).merges_ranges) return 0;
+  if (seen_blocks(d) * d.key_block < kLeastKeys) return 0;
   const RangeCut cut(d, 1);
-  const std::int64_t tiles = row_tiles_of(cut);
-  if (tiles > kMostTiles || 2 * tiles > all || cut.blocks < kLeastKeyBlocks) return 0;
-  const std::int64_t ranges =
-      std::min({kOfProcessor * all / tiles, kMostBlocks / tiles, cut.blocks / kLeastOfRange});
-  return static_cast<std::int32_t>((cut.blocks + ranges - 1) / ranges);
+  const std::int32_t warps = warps_of_ranges(d);
+  const std::int64_t tiles = row_tiles_of(d, cut.joined, warps),
+                     sequences = std::max<std::int64_t>(d.sequences, 1);
+  const bool are_few = 2 * tiles <= all;
+  const bool have_one_tile = cut.rows() <= mma::kMostWarps * mma::kRowsAWarp * sequences;
+  const bool saves = have_one_tile && (d.sequences > 0 || 2 * tiles <= row_tiles_of(d, 1, warps));
+  if (!are_few && !saves) return 0;
+  const bool narrow = warps == 1 && mma::kTileTable[tile_of(d)].head_dim <= 64;
+  const std::int64_t rows = cut.batches * cut.heads * cut.rows();
+  const std::int64_t ranges = std::max<std::int64_t>(
+      std::min(even_ranges(d, warps, narrow ? kOfNarrow : kOfProcessor, all), kMostRows / rows), 1);
+  if (ranges < kLeast && !saves) return 0;
+  return static_cast<std::int32_t>(d.sequences > 0 ? RangeCut::kLongest * ranges : ranges);
 }
 
 /// Whether each row has so many key blocks and sees all their keys, and no bias is added: what tiles of lone
@@ -321,16 +351,6 @@ bool suits_hopper(const AttentionDesc& d) {
   return 100 * rows_of_call >= wgmma::least_fill(d.scheme, form, index, key_blocks_of(d)) * at_once * rows;
 }
 
-/// Rows too few for the card whose keys cannot be cut in ranges: a block of threads has all keys of some, and
-/// Hopper's copies and multiplies them faster. As measured, from one row to one tile of them, by schemes
-/// whose parts are not merged (docs/cuda-measurements.md).
-bool suits_hopper_alone(const AttentionDesc& d) {
-  constexpr std::int64_t kMostRows = 64, kLeastKeys = 8192;
-  const int tile = tile_of(d);
-  return hopper_kernels_for(d, tile) && !kernels_for(d, Cut{}).merges && d.tokens_q <= kMostRows &&
-         d.tokens_k >= kLeastKeys && 2 * d.batch * d.heads_q <= runtime::processors();
-}
-
 /// The cut for rows of one or two key blocks; tile -1: they are not, or the scheme has none. Two are computed
 /// by two warps, or by one where all blocks of threads then run at once and those of two would not: 8 x 12 x
 /// 197 x 64 15.0 us by two, 13.3 by one, 64 x 6 47.9 and 51.0 (H200).
@@ -355,13 +375,18 @@ Cut hopper_cut(const AttentionDesc& d, int tile_index) {
   return {tile_index, hopper_rows(d, tile_index) / mma::kRowsAWarp, Family::wgmma};
 }
 
-/// The cut in ranges of a call that takes these; range_blocks 0: it does not.
+/// The cut in ranges of a call that takes these; ranges 0: it does not. Of wide rows of bytes all warps that
+/// there may be copy keys, whether they have rows or not (32 over 8 x 1 of 4096 x 128, int8 on an H200: 11.8
+/// us instead of 12.4, batch 32 of it 78 instead of 88; f16 19.6 instead of 14.3, for less blocks of threads
+/// fit).
 Cut range_cut(const AttentionDesc& d) {
-  Cut cut{mma::narrowest_tile(tile_of(d), widest_block(d)), 1};
-  cut.range_blocks = usual_range_blocks(d, runtime::processors());
-  if (!fits(d, cut)) cut.tile = tile_of(d);
+  Cut cut{mma::tile_of_ranges(tile_of(d)), warps_of_ranges(d)};
+  cut.ranges = usual_ranges(d, runtime::processors());
+  if (mma::kTileTable[cut.tile].head_dim > 64 && kernels_for(d, cut).k_bytes == 1)
+    cut.warps = mma::kMostWarps;
+  while (cut.warps > 1 && !fits(d, cut)) cut.warps /= 2;
   const Cut parts{mma::tile_like(cut.tile, 2, mma::kTileTable[cut.tile].computed), 1};
-  if (parts.tile >= 0 && fits(d, parts)) cut.tile = parts.tile;
+  if (cut.warps == 1 && parts.tile >= 0 && fits(d, parts)) cut.tile = parts.tile;
   return cut;
 }
 
@@ -374,8 +399,8 @@ Cut range_cut(const AttentionDesc& d) {
 /// would be one on some processors and two on others (8 x 3 x 197 x 64: 5.6 instead of 5.8 us).
 /// bench/cuda_tiles.cpp measures the others (docs/cuda-measurements.md).
 Cut usual_cut(const AttentionDesc& d) {
-  if (const Cut ranges = range_cut(d); ranges.range_blocks > 0) return ranges;
-  if (suits_hopper(d) || suits_hopper_alone(d)) return hopper_cut(d, tile_of(d));
+  if (const Cut ranges = range_cut(d); ranges.ranges > 0 && fits(d, ranges)) return ranges;
+  if (suits_hopper(d)) return hopper_cut(d, tile_of(d));
   constexpr std::int32_t kFew = 2;
   constexpr std::int64_t kFewBlocks = 3;
   const std::int64_t all = runtime::processors();
@@ -393,17 +418,19 @@ Cut usual_cut(const AttentionDesc& d) {
   return is_uneven && runs_at_once(d, single) ? single : parts;
 }
 
-/// Key blocks of ranges that a cut may have: those that the call takes by itself and from half to twice as
-/// many, or else a third of all.
-std::vector<std::int32_t> range_sizes_of(const AttentionDesc& d, const Cut& cut) {
-  const mma::Tile tile = mma::kTileTable[cut.tile], least = mma::kTileTable[tile_of(d)];
-  if (!may_have_ranges(d) || !kernels_for(d, cut).merges || tile.lone_blocks > 0 ||
+/// Ranges that a cut may have: that give each processor one block of threads to four.
+std::vector<std::int32_t> ranges_of(const AttentionDesc& d, const Cut& cut) {
+  constexpr std::int64_t kMost = 4;  // blocks of threads a processor
+  const mma::Tile tile = mma::kTileTable[cut.tile];
+  const mma::Tile least = mma::kTileTable[mma::tile_of_ranges(tile_of(d))];
+  if (!may_have_ranges(d) || !kernels_for(d, cut).merges_ranges || !mma::may_have_ranges(tile) ||
       tile.head_dim != least.head_dim)
     return {};
-  const auto blocks = static_cast<std::int32_t>(key_blocks_of(d));
-  const std::int32_t usual = usual_range_blocks(d, runtime::processors());
-  if (usual == 0) return {(blocks + 2) / 3};
-  return {(usual + 1) / 2, (2 * usual + 2) / 3, usual, 3 * usual / 2, std::min(2 * usual, blocks - 1)};
+  std::vector<std::int32_t> ranges;
+  for (std::int64_t some = 1; some <= kMost; ++some)
+    ranges.push_back(static_cast<std::int32_t>(even_ranges(d, cut.warps, some, runtime::processors())));
+  ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
+  return ranges;
 }
 
 }  // namespace
@@ -450,8 +477,8 @@ std::vector<Cut> cuts_of(const AttentionDesc& d) {
         Cut cut{tile, warps, Family::mma, e4m3};
         if (!fits(d, cut)) continue;
         if (cut != cuts[0]) cuts.push_back(cut);
-        for (const std::int32_t range_blocks : range_sizes_of(d, cut)) {
-          cut.range_blocks = range_blocks;
+        for (const std::int32_t ranges : ranges_of(d, cut)) {
+          cut.ranges = ranges;
           if (cut != cuts[0]) cuts.push_back(cut);
         }
       }
@@ -461,16 +488,19 @@ std::vector<Cut> cuts_of(const AttentionDesc& d) {
 }
 
 std::int64_t workspace_bytes(const AttentionDesc& d, const Cut& cut) {
-  const std::int64_t of_ranges = cut.range_blocks > 0 ? RangeCut(d, cut.range_blocks).bytes() : 0;
+  const std::int64_t of_ranges = cut.ranges > 0 ? RangeCut(d, cut.ranges).bytes() : 0;
   return layout_of(d, cut).bytes + of_ranges;
 }
 /// Enough for either family, products and ranges: a plan may be run on another device than the one that was
 /// current when it was made.
 std::int64_t workspace_bytes(const AttentionDesc& d) {
   constexpr std::int64_t kMany = 1 << 20;  // processors
-  const std::int32_t tile = tile_of(d), range_blocks = usual_range_blocks(d, kMany);
-  return std::max({workspace_bytes(d, {tile, 1, Family::mma, E4m3::as_it_is, range_blocks}),
-                   workspace_bytes(d, {tile, 1, Family::mma, E4m3::as_f16, range_blocks}),
+  const std::int32_t tile = tile_of(d), of_ranges = mma::tile_of_ranges(tile),
+                     ranges = usual_ranges(d, kMany);
+  return std::max({workspace_bytes(d, {tile, 1, Family::mma, E4m3::as_it_is}),
+                   workspace_bytes(d, {tile, 1, Family::mma, E4m3::as_f16}),
+                   workspace_bytes(d, {of_ranges, 1, Family::mma, E4m3::as_it_is, ranges}),
+                   workspace_bytes(d, {of_ranges, 1, Family::mma, E4m3::as_f16, ranges}),
                    workspace_bytes(d, {tile, 1, Family::wgmma})});
 }
 
@@ -491,14 +521,18 @@ Status pack(const AttentionDesc& d, const AttentionArgs& args) { return pack(d, 
 namespace {
 
 Status attend_ranges(const AttentionDesc& d, const Call& call, const Cut& cut, const AttentionArgs& args) {
-  const RangeCut ranges(d, cut.range_blocks);
+  const RangeCut ranges(d, cut.ranges);
   const mma::Kernels& kernels = kernels_for(d, cut);
   std::byte* const parts = static_cast<std::byte*>(args.workspace) + layout_of(d, cut).bytes;
-  Call of_ranges = call_of_ranges(call, ranges, d.key_block, cut.warps * mma::kRowsAWarp, parts);
+  const std::int64_t rows_a_tile = cut.warps * mma::kRowsAWarp;
+  Call of_ranges = call_of_ranges(call, ranges, rows_a_tile, parts);
   of_ranges.next_starts = NextStarts::early;
   mma::Grid grid;
   grid.warps = cut.warps;
-  grid.groups = of_ranges.queries.count * of_ranges.queries.groups;
+  grid.groups =
+      static_cast<std::int32_t>(d.sequences > 0 ? ranges.rows() / rows_a_tile + d.sequences
+                                                : d.batch * groups_of_sequence(ranges.rows(), rows_a_tile));
+  grid.ranges = ranges.most;
   grid.heads = static_cast<std::int32_t>(ranges.heads);
   grid.shared_bytes = kernels.shared_bytes(cut.tile, cut.warps);
   OCTET_TRY(launched(kernels.attend(of_ranges, cut.tile, grid, args.stream), "attention"));
@@ -509,7 +543,7 @@ Status attend_ranges(const AttentionDesc& d, const Call& call, const Cut& cut, c
 
 Status attend_packed(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
   Call call = call_of(d, args, cut);
-  if (cut.range_blocks > 0) return attend_ranges(d, call, cut, args);
+  if (cut.ranges > 0) return attend_ranges(d, call, cut, args);
   if (cut.family == Family::wgmma) {
     const int tile = wgmma::tile_for(mma::kTileTable[cut.tile].head_dim, mma::kTileTable[cut.tile].keys);
     const std::int64_t groups = groups_of(d, d.tokens_q, hopper_rows(d, cut.tile));

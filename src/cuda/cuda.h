@@ -38,13 +38,13 @@ enum class E4m3 : std::int32_t { as_it_is, as_f16 };
 
 /// How the kernels cut a problem: a row of their table of tiles (mma/tile.h), which says too whether keys are
 /// cut in parts, and warps of a block of threads that have rows of their own. Kernels of wgmma take what is
-/// packed for that tile. range_blocks: key blocks of a range, which has blocks of threads of its own
-/// (cuda/ranges.h); 0: keys are not cut in ranges.
+/// packed for that tile. ranges: of the keys of a sequence, at most, each with blocks of threads of its own,
+/// where query heads that share keys are computed together (cuda/ranges.h); 0: neither.
 struct Cut {
   std::int32_t tile = 0, warps = 1;
   Family family = Family::mma;
   E4m3 e4m3 = E4m3::as_it_is;
-  std::int32_t range_blocks = 0;
+  std::int32_t ranges = 0;
   bool operator==(const Cut&) const = default;
 };
 /// Those that hold a problem that is not refused, and fit the current device; attend() takes the first.

@@ -2,21 +2,28 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
+
+#include "cuda/attn/sequence.cuh"
+#include "cuda/attn/visibility.cuh"
 #include "cuda/ptx/grid.cuh"
 #include "cuda/runtime/launch.cuh"
+#include "cuda/tile/kept.cuh"
 #include "numerics/formats.h"
 
 namespace octet::cuda {
 namespace {
+
+using attn::BlockRange;
 
 constexpr int kWarp = 32, kWarps = 4, kMostDim = 256;
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 /// Outputs and LSEs of ranges, and where a call's go.
 struct Merging {
-  const float *o, *lse;  ///< [batch][range][head][row](channel)
-  DeviceTensor to, to_lse, q_anchor;
-  std::int32_t ranges, dim;
+  Call of_ranges;  ///< whose outputs [range, batch][head][row](channel) are merged
+  DeviceTensor o, lse, q_anchor;
+  Divider rows;  ///< of a batch entry's head
 };
 
 /// A number in the output's format: f16, bf16 or f32.
@@ -37,118 +44,137 @@ __device__ float over_warp(float x, const Join& join) {
   return x;
 }
 
+/// The packed sequence that begins last of those up to a token, found by a warp; -1: none does.
+__device__ std::int32_t sequence_before(const DeviceSequences& all, std::int32_t token, std::int32_t lane) {
+  std::int32_t begun = 0;
+  for (std::int32_t s = lane; s < all.count; s += kWarp) begun += all.cu_seqlens[s] <= token ? 1 : 0;
+  return __reduce_add_sync(kAllLanes, begun) - 1;
+}
+
 /// o = sum of o_r e^(lse_r - lse), lse = log of the sum of e^lse_r, of one row: each warp adds every so many
 /// ranges. A range of which the row sees no key has an LSE of minus infinity.
 __global__ void __launch_bounds__(kWarp* kWarps) merge(const __grid_constant__ Merging m) {
   __shared__ float sums[kWarps][kMostDim];
-  const auto row = static_cast<std::int32_t>(blockIdx.x), head = static_cast<std::int32_t>(blockIdx.y),
-             batch = static_cast<std::int32_t>(blockIdx.z), thread = static_cast<std::int32_t>(threadIdx.x);
-  const std::int32_t warp = thread / kWarp, lane = thread % kWarp;
+  const Call& call = m.of_ranges;
+  // note: what the compiler knows to be the same in all threads has too few registers.
+  const std::int32_t number = tile::kept(static_cast<std::int32_t>(blockIdx.x)),
+                     head = tile::kept(static_cast<std::int32_t>(blockIdx.y)),
+                     thread = static_cast<std::int32_t>(threadIdx.x);
+  const std::int32_t batch = number / m.rows, row = number - batch * m.rows;
+  const std::int32_t warp = thread / kWarp, lane = thread % kWarp, dim = call.dim_v;
+  const std::int32_t token = row / call.queries.rows_a_token,
+                     of_joined = row - token * call.queries.rows_a_token;
   const std::int64_t rows_of_range = std::int64_t{gridDim.y} * gridDim.x;
-  const std::int64_t first = batch * m.ranges * rows_of_range + std::int64_t{head} * gridDim.x + row;
-  const auto lse_of = [&](std::int32_t r) { return m.lse[first + r * rows_of_range]; };
+  const std::int64_t first = (std::int64_t{batch} * gridDim.y + head) * m.rows + row;
+  const auto lse_of = [&](std::int32_t r) {
+    return static_cast<const float*>(call.lse.data)[first + r * rows_of_range];
+  };
   ptx::wait_for_earlier_kernels();
   ptx::let_the_next_kernel_start();
+  const std::int32_t index = call.queries.cu_seqlens ? sequence_before(call.queries, token, lane) : batch;
+  if (index < 0) return;
+  const attn::Sequence queries = attn::sequence_at(call.queries, index);
+  if (token >= queries.begin + queries.length) return;  // a token of no sequence
+  const BlockRange seen =
+      attn::visible_blocks(call, queries.length, attn::sequence_at(call.keys, index).length);
+  const std::int32_t each = attn::blocks_a_range(call, seen),
+                     ranges = (max(seen.end - seen.begin, 1) + each - 1) / each;
   float most = kMinusInfinity, mass = 0;
-  for (std::int32_t r = lane; r < m.ranges; r += kWarp) most = fmaxf(most, lse_of(r));
+  for (std::int32_t r = lane; r < ranges; r += kWarp) most = fmaxf(most, lse_of(r));
   most = over_warp(most, [](float a, float b) { return fmaxf(a, b); });
   const bool sees = most > kMinusInfinity;
   const float origin = sees ? most : 0.0f;
-  for (std::int32_t r = lane; r < m.ranges; r += kWarp) mass += expf(lse_of(r) - origin);
+  for (std::int32_t r = lane; r < ranges; r += kWarp) mass += expf(lse_of(r) - origin);
   mass = over_warp(mass, [](float a, float b) { return a + b; });
+  // Two units off in the last place at most, of 1 and more; a division would call a function.
+  const float share = sees ? __fdividef(1.0f, mass) : 0.0f;
 
+  const auto at = [&](const DeviceTensor& x) {
+    return x.along(0, batch) + x.along(1, head * call.queries.rows_a_token + of_joined) + x.along(2, token);
+  };
   constexpr int kOfLane = kMostDim / kWarp;
   float sum[kOfLane] = {};
 #pragma unroll 4
-  for (std::int32_t r = warp; r < m.ranges; r += kWarps) {
+  for (std::int32_t r = warp; r < ranges; r += kWarps) {
     const float weight = expf(lse_of(r) - origin);
-    const float* const o = m.o + (first + r * rows_of_range) * m.dim + lane;
+    const float* const o = static_cast<const float*>(call.o.data) + (first + r * rows_of_range) * dim + lane;
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i)
-      if (lane + i * kWarp < m.dim) sum[i] += weight * o[i * kWarp];
+      if (lane + i * kWarp < dim) sum[i] += weight * o[i * kWarp];
   }
 #pragma unroll
   for (int i = 0; i < kOfLane; ++i) sums[warp][lane + i * kWarp] = sum[i];
   __syncthreads();
-  for (std::int32_t c = thread; c < m.dim; c += kWarp * kWarps) {
+  for (std::int32_t c = thread; c < dim; c += kWarp * kWarps) {
     float all = 0;
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) all += sums[w][c];
-    put(m.to, m.to.along(0, batch) + m.to.along(1, head) + m.to.along(2, row) + m.to.along(3, c),
-        sees ? all / mass : 0.0f);
+    put(m.o, at(m.o) + m.o.along(3, c), sees ? all * share : 0.0f);
   }
-  if (thread != 0 || !m.to_lse.data) return;
-  const auto at = [&](const DeviceTensor& x) {
-    return x.along(0, batch) + x.along(1, head) + x.along(2, row);
-  };
+  if (thread != 0 || !m.lse.data) return;
   double total = sees ? static_cast<double>(most) + static_cast<double>(logf(mass)) : double{kMinusInfinity};
   if (sees && m.q_anchor.data) total += static_cast<const float*>(m.q_anchor.data)[at(m.q_anchor)];
-  static_cast<float*>(m.to_lse.data)[at(m.to_lse)] = static_cast<float>(total);
+  static_cast<float*>(m.lse.data)[at(m.lse)] = static_cast<float>(total);
 }
 
-/// A tensor of query heads and one token as one of key heads and a head's rows.
-void join_heads(DeviceTensor& x, std::int64_t heads) { x.stride[2] = x.stride[1], x.stride[1] *= heads; }
-
 std::byte* lse_of(const RangeCut& cut, std::byte* parts) {
-  return parts + cut.ranges() * cut.batch * cut.heads * cut.rows * cut.dim * std::int64_t{sizeof(float)};
+  return parts + cut.most * cut.batches * cut.heads * cut.rows() * cut.dim * std::int64_t{sizeof(float)};
+}
+
+/// Tokens of the query or key axis in a sequence, of packed ones on average.
+std::int64_t tokens_of_sequence(const AttentionDesc& d, std::int64_t tokens) {
+  const std::int64_t sequences = std::max<std::int64_t>(d.sequences, 1);
+  return (tokens + sequences - 1) / sequences;
 }
 
 }  // namespace
 
 bool may_have_ranges(const AttentionDesc& d) {
-  const bool hides = d.window_left >= 0 || d.window_right >= 0 || (d.mask != Mask::none && d.tokens_q > 1);
   const bool of_floats = d.output == DType::f32 || d.output == DType::f16 || d.output == DType::bf16;
-  return d.sequences == 0 && d.bias == AttentionDesc::Bias::none && !hides && of_floats && d.tokens_q > 0 &&
-         d.tokens_k > d.key_block && d.batch > 0;
+  return of_floats && d.tokens_q > 0 && d.tokens_k > d.key_block && d.batch > 0;
 }
 
-RangeCut::RangeCut(const AttentionDesc& d, std::int32_t range_blocks)
-    : heads(d.heads_q),
-      rows(d.tokens_q),
-      batch(d.batch),
-      dim(d.head_dim_v),
-      blocks((d.tokens_k + d.key_block - 1) / d.key_block),
-      range_blocks(range_blocks),
-      joins_heads(d.tokens_q == 1 && d.heads_q > d.heads_kv) {
-  if (joins_heads) rows = d.heads_q / d.heads_kv, heads = d.heads_kv;
+std::int64_t seen_blocks(const AttentionDesc& d) {
+  const std::int64_t rows = tokens_of_sequence(d, d.tokens_q), keys = tokens_of_sequence(d, d.tokens_k);
+  const std::int64_t ahead = d.mask == Mask::causal ? 0 : d.window_right;
+  std::int64_t seen = keys;
+  if (d.window_left >= 0 && ahead >= 0)
+    seen = std::min(keys, std::min(d.window_left, keys) + std::min(ahead, keys) + rows);
+  return (seen + d.key_block - 1) / d.key_block;
 }
 
-Call call_of_ranges(Call call, const RangeCut& cut, std::int64_t key_block, std::int64_t rows_a_tile,
-                    std::byte* parts) {
-  const std::int64_t ranges = cut.ranges();
-  call.mask = Mask::none, call.hides_keys = 0;
-  if (cut.joins_heads) {
-    call.group = Divider(1);
-    join_heads(call.q.codes, cut.rows);
-    if (call.q.scales.data) join_heads(call.q.scales, cut.rows), call.q.tokens_per_scale = Divider(1);
-  }
-  call.queries = {nullptr, static_cast<std::int32_t>(cut.rows), static_cast<std::int32_t>(cut.batch * ranges),
-                  Divider((cut.rows + rows_a_tile - 1) / rows_a_tile)};
-  call.keys.groups = Divider(1);
+RangeCut::RangeCut(const AttentionDesc& d, std::int32_t most_ranges)
+    : most(most_ranges),
+      batches(std::max<std::int64_t>(d.batch, 1)),
+      tokens(d.tokens_q),
+      heads(d.heads_q),
+      dim(d.head_dim_v) {
+  // A bias is of each query head's own.
+  if (d.bias == AttentionDesc::Bias::none) joined = d.heads_q / d.heads_kv, heads = d.heads_kv;
+  if (d.sequences > 0)
+    least_blocks = static_cast<std::int32_t>((kLongest * seen_blocks(d) + most - 1) / most);
+}
+
+Call call_of_ranges(Call call, const RangeCut& cut, std::int64_t rows_a_tile, std::byte* parts) {
+  const auto joined = static_cast<std::int32_t>(cut.joined);
+  call.group = Divider(call.group / joined), call.queries.rows_a_token = Divider(joined);
+  call.queries.groups = Divider((cut.rows() + rows_a_tile - 1) / rows_a_tile);
   call.has_ranges = true;
-  call.ranges = {Divider(ranges), static_cast<std::int32_t>(cut.range_blocks * key_block), cut.range_blocks,
-                 static_cast<std::int32_t>(cut.blocks)};
-  const std::int64_t row = cut.dim, head = cut.rows * row, range = cut.heads * head;
-  call.o = {parts, {range, head, row, 1}, DType::f32};
+  call.ranges = {Divider(cut.most), cut.least_blocks, static_cast<std::int32_t>(cut.batches)};
+  const std::int64_t row = cut.dim, head = cut.rows() * row, batch = cut.heads * head;
+  call.o = {parts, {batch, head, row, 1}, DType::f32};
   call.o_in_chunks = row % 4 == 0;
-  call.lse = {lse_of(cut, parts), {cut.heads * cut.rows, cut.rows, 1, 1}, DType::f32};
+  call.lse = {lse_of(cut, parts), {cut.heads * cut.rows(), cut.rows(), 1, 1}, DType::f32};
   call.wants_lse = true, call.wants_o_scale = false;
   call.q_anchor = {};
   return call;
 }
 
 int merge_ranges(const Call& call, const RangeCut& cut, std::byte* parts, void* stream) {
-  Merging m{reinterpret_cast<const float*>(parts),
-            reinterpret_cast<const float*>(lse_of(cut, parts)),
-            call.o,
-            call.lse,
-            call.q_anchor,
-            static_cast<std::int32_t>(cut.ranges()),
-            static_cast<std::int32_t>(cut.dim)};
-  if (cut.joins_heads)
-    for (DeviceTensor* x : {&m.to, &m.to_lse, &m.q_anchor}) join_heads(*x, cut.rows);
-  const dim3 blocks(static_cast<unsigned>(cut.rows), static_cast<unsigned>(cut.heads),
-                    static_cast<unsigned>(cut.batch));
+  constexpr std::int64_t kAnyTile = 1;
+  const Merging m{call_of_ranges(call, cut, kAnyTile, parts), call.o, call.lse, call.q_anchor,
+                  Divider(cut.rows())};
+  const dim3 blocks(static_cast<unsigned>(cut.batches * cut.rows()), static_cast<unsigned>(cut.heads));
   return runtime::launch(merge, blocks, kWarp * kWarps, 0, stream, m);
 }
 

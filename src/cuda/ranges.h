@@ -1,7 +1,8 @@
 // Calls whose rows are too few for the card: keys are cut into ranges, each computed by blocks of threads of
 // its own as if it were all there is, and the ranges' outputs are merged by their LSEs (split-K, as in
-// Dao et al., "Flash-Decoding for long-context inference", 2023). Rows of several heads of one token that
-// share keys are computed together, as tokens of one head.
+// Dao et al., "Flash-Decoding for long-context inference", 2023). The query heads that share keys are
+// computed together, each token's one after the other as rows of one head, so that keys are read once for all
+// of them.
 #pragma once
 #include <cstdint>
 
@@ -10,30 +11,37 @@
 
 namespace octet::cuda {
 
-/// Whether a problem's keys may be cut, by a scheme whose rows can be merged: dense sequences whose rows all
-/// see all keys, without a bias, and outputs of floats.
+/// Whether a problem's keys may be cut, by a scheme whose outputs can be merged: floats.
 bool may_have_ranges(const AttentionDesc& desc);
 
-/// The cut of a problem: rows of a head as the kernels see them, and key blocks.
+/// The cut of a problem's keys: the key blocks that some row of a sequence sees, by `most` or fewer ranges as
+/// long as each other. Of packed sequences, whose lengths the host does not see, one of average length has a
+/// part of these ranges, and one of so many times that all of them.
 struct RangeCut {
-  std::int64_t heads = 0, rows = 0, batch = 0, dim = 0;
-  std::int64_t blocks = 0;  ///< key blocks of a sequence
-  std::int32_t range_blocks = 0;
-  bool joins_heads = false;  ///< rows are the query heads of a key head
+  static constexpr std::int32_t kLongest = 4;  ///< a packed sequence of most ranges, in average ones
 
-  RangeCut(const AttentionDesc& desc, std::int32_t range_blocks);
-  std::int64_t ranges() const { return (blocks + range_blocks - 1) / range_blocks; }
+  std::int32_t most = 0, least_blocks = 1;
+  std::int64_t batches = 0, tokens = 0;  ///< entries of the batch axis, and tokens of one
+  std::int64_t heads = 0, joined = 1;    ///< as a launch counts heads, and query heads of one
+  std::int64_t dim = 0;
+
+  RangeCut(const AttentionDesc& desc, std::int32_t most);
+
+  std::int64_t rows() const { return tokens * joined; }  ///< of an entry's head
   /// Of what ranges leave: outputs and LSEs in f32.
   std::int64_t bytes() const {
-    return ranges() * batch * heads * rows * (dim + 1) * std::int64_t{sizeof(float)};
+    return most * batches * heads * rows() * (dim + 1) * std::int64_t{sizeof(float)};
   }
 };
 
-/// The call of all ranges; rows_a_tile: of a block of threads. parts: cut.bytes(), aligned to 16.
-Call call_of_ranges(Call call, const RangeCut& cut, std::int64_t key_block, std::int64_t rows_a_tile,
-                    std::byte* parts);
+/// Key blocks that the rows of a sequence of average length see together.
+std::int64_t seen_blocks(const AttentionDesc& desc);
 
-/// The call's outputs and LSEs from those of its ranges. Asynchronous; a cudaError_t, 0 for success.
+/// The call of all ranges; rows_a_tile: of a block of threads. parts: cut.bytes(), aligned to 16.
+Call call_of_ranges(Call call, const RangeCut& cut, std::int64_t rows_a_tile, std::byte* parts);
+
+/// The call's outputs and LSEs from those that call_of_ranges() leaves. Asynchronous; a cudaError_t, 0 for
+/// success.
 int merge_ranges(const Call& call, const RangeCut& cut, std::byte* parts, void* stream);
 
 }  // namespace octet::cuda

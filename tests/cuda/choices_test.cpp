@@ -16,48 +16,51 @@ AttentionDesc few_rows(std::int64_t tokens_q, std::int64_t tokens_k) {
   return d;
 }
 
-TEST(RangeCut, RangesHoldAllKeyBlocksAndNoneIsEmpty) {
-  for (std::int64_t keys : {129, 1000, 4096, 32768}) {
-    for (std::int32_t range_blocks : {1, 2, 3, 7, 64}) {
-      const cuda::RangeCut cut(few_rows(1, keys), range_blocks);
-      EXPECT_GE(cut.ranges() * range_blocks * 128, keys) << keys << ", " << range_blocks;
-      EXPECT_LT((cut.ranges() - 1) * range_blocks * 128, keys) << keys << ", " << range_blocks;
-    }
-  }
-}
-
-TEST(RangeCut, QueryHeadsOfOneTokenThatShareKeysAreRowsOfOneHead) {
-  const cuda::RangeCut one(few_rows(1, 4096), 8), several(few_rows(3, 4096), 8);
-  EXPECT_TRUE(one.joins_heads);
+TEST(RangeCut, QueryHeadsThatShareKeysAreRowsOfOneHead) {
+  const cuda::RangeCut one(few_rows(1, 4096), 4), several(few_rows(3, 4096), 4);
   EXPECT_EQ(one.heads, 8);
-  EXPECT_EQ(one.rows, 4);
-  EXPECT_FALSE(several.joins_heads);
-  EXPECT_EQ(several.heads, 32);
-  EXPECT_EQ(several.rows, 3);
+  EXPECT_EQ(one.joined, 4);
+  EXPECT_EQ(one.rows(), 4);
+  EXPECT_EQ(several.rows(), 12);
   // 4 ranges of 2 batch entries of 32 rows of 128 channels and their LSE, in f32.
   EXPECT_EQ(one.bytes(), 4 * 2 * 32 * 129 * 4);
-}
-
-TEST(RangeCut, CallsWhoseRowsSeeDifferentKeysAreNotCut) {
-  EXPECT_TRUE(cuda::may_have_ranges(few_rows(1, 4096)));
-  AttentionDesc causal = few_rows(1, 4096);
-  causal.mask = Mask::causal;
-  EXPECT_TRUE(cuda::may_have_ranges(causal)) << "the last token sees all keys";
-  causal.tokens_q = 2;
-  EXPECT_FALSE(cuda::may_have_ranges(causal));
-  AttentionDesc window = few_rows(1, 4096);
-  window.window_left = 100;
-  EXPECT_FALSE(cuda::may_have_ranges(window));
   AttentionDesc bias = few_rows(1, 4096);
   bias.bias = AttentionDesc::Bias::additive;
-  EXPECT_FALSE(cuda::may_have_ranges(bias));
-  AttentionDesc packed = few_rows(1, 4096);
-  packed.sequences = 3;
-  EXPECT_FALSE(cuda::may_have_ranges(packed));
+  const cuda::RangeCut apart(bias, 4);
+  EXPECT_EQ(apart.heads, 32) << "each head has a bias of its own";
+  EXPECT_EQ(apart.joined, 1);
+}
+
+TEST(RangeCut, CallsOfCodesAndOfOneKeyBlockAreNotCut) {
+  EXPECT_TRUE(cuda::may_have_ranges(few_rows(1, 4096)));
   AttentionDesc codes = few_rows(1, 4096);
   codes.output = DType::s8;
   EXPECT_FALSE(cuda::may_have_ranges(codes));
-  EXPECT_FALSE(cuda::may_have_ranges(few_rows(1, 128))) << "one key block";
+  EXPECT_FALSE(cuda::may_have_ranges(few_rows(1, 128)));
+}
+
+TEST(RangeCut, OnlyKeyBlocksThatRowsSeeAreCounted) {
+  EXPECT_EQ(cuda::seen_blocks(few_rows(1, 4096)), 32);
+  EXPECT_EQ(cuda::seen_blocks(few_rows(1, 4097)), 33);
+  AttentionDesc window = few_rows(4, 4096);
+  window.window_left = 1000;
+  EXPECT_EQ(cuda::seen_blocks(window), 32) << "to the right all are seen";
+  window.mask = Mask::causal;
+  EXPECT_EQ(cuda::seen_blocks(window), 8);
+  window.mask = Mask::none, window.window_right = 20;
+  EXPECT_EQ(cuda::seen_blocks(window), 8);
+  window.window_right = 24;
+  EXPECT_EQ(cuda::seen_blocks(window), 9);
+}
+
+TEST(RangeCut, OfPackedSequencesOneOfAverageLengthHasAPartOfTheRanges) {
+  AttentionDesc packed = few_rows(8, 8 * 4096);
+  packed.batch = 1, packed.sequences = 8;
+  EXPECT_EQ(cuda::seen_blocks(packed), 32);
+  const cuda::RangeCut cut(packed, 3 * cuda::RangeCut::kLongest);
+  EXPECT_EQ(cut.least_blocks, 11);  // of 32: three ranges
+  EXPECT_EQ(cut.rows(), 32);
+  EXPECT_EQ(cuda::RangeCut(few_rows(1, 4096), 4).least_blocks, 1) << "dense ones are as long as told";
 }
 
 TEST(LeastFill, SchemesWithoutHoppersKernelsAndLoneBlocksOfFewChannelsAreNeverForThem) {

@@ -171,7 +171,7 @@ std::vector<cuda::Cut> seldom_cuts_of(const AttentionDesc& desc) {
   std::vector<cuda::Cut> cuts = cuda::cuts_of(desc);
   std::erase_if(cuts, [](const cuda::Cut& cut) {
     const cuda::mma::Tile& tile = cuda::mma::kTileTable[cut.tile];
-    if (cut.range_blocks > 0) return cut.warps > 1 && tile.key_parts == 1;
+    if (cut.ranges > 0) return cut.warps > 1 && tile.key_parts == 1;
     const bool is_plain = cut.family == cuda::Family::mma && tile.key_parts == 1 && tile.lone_blocks == 0;
     return is_plain && (cut.e4m3 == cuda::E4m3::as_it_is || cut.warps < cuda::mma::kMostWarps);
   });
@@ -241,15 +241,19 @@ Output run_on_device(const Call& call, Scheme scheme, Operands operands) {
   });
 }
 
-Output run_by_cut(const Call& call, Scheme scheme, std::size_t cut) {
+OutputOfCut run_by_cut(const Call& call, Scheme scheme, std::size_t cut) {
+  OutputOfCut output;
   const auto choose = [&](const AttentionDesc& desc) -> Result<cuda::Cut> {
     const std::vector<cuda::Cut> cuts = seldom_cuts_of(desc);
     if (cut >= cuts.size()) return Status{Code::unsupported, "no such cut"};
+    output.has_ranges = cuts[cut].ranges > 0;
     return cuts[cut];
   };
-  return with_problem(call, scheme, [&](const AttentionDesc& desc, const AttentionArgs& args) {
-    return run_with(desc, args, Operands::codes, choose);
-  });
+  static_cast<Output&>(output) =
+      with_problem(call, scheme, [&](const AttentionDesc& desc, const AttentionArgs& args) {
+        return run_with(desc, args, Operands::codes, choose);
+      });
+  return output;
 }
 
 }  // namespace octet::testing

@@ -23,7 +23,10 @@ Output run_on_device(const Call& call, Scheme scheme, Operands operands);
 
 /// The same from codes, with the keys of a row cut in parts or by Hopper's kernels, whatever the call: by the
 /// cut of that number among those. Code::unsupported where there are not so many.
-Output run_by_cut(const Call& call, Scheme scheme, std::size_t cut);
+struct OutputOfCut : Output {
+  bool has_ranges = false;  ///< whether the keys of a row were cut in ranges
+};
+OutputOfCut run_by_cut(const Call& call, Scheme scheme, std::size_t cut);
 
 /// A suite of calls on a GPU; skipped, with the reason, where there is none.
 class OnDevice : public ::testing::TestWithParam<Scheme> {

@@ -41,11 +41,12 @@ struct DeviceOperand {
 
 /// The token ranges of queries or keys. Dense: sequence s is batch entry s. Packed: tokens [cu_seqlens[s],
 /// cu_seqlens[s + 1]) of batch entry 0, the offsets in device memory. groups: of a dense sequence, as a
-/// launch numbers its blocks of threads: tiles of queries, or key blocks.
+/// launch numbers its blocks of threads: tiles of queries' rows, or key blocks.
 struct DeviceSequences {
   const std::int32_t* cu_seqlens = nullptr;
   std::int32_t tokens = 0, count = 0;
   Divider groups;
+  Divider rows_a_token{1};  ///< query heads whose rows are computed as one head's (cuda/ranges.h)
 };
 
 /// K and V as the attention kernels read them, of every head and key block; written by pack (mma/pack.cuh).
@@ -62,12 +63,13 @@ struct PackedKeys {
   std::int32_t blocks_per_head = 0;
 };
 
-/// Ranges that the keys of a dense sequence are cut into, each for blocks of threads of its own
-/// (cuda/ranges.h): the call's outputs are numbered by range where they are by batch entry else.
+/// Ranges that the keys of a sequence are cut into, each for blocks of threads of its own, by blockIdx.z
+/// (cuda/ranges.h). Outputs are rows of all heads of a token that share keys, and their first axis is range
+/// and batch entry.
 struct KeyRanges {
-  Divider count{1};                                 ///< of a sequence
-  std::int32_t tokens = 0;                          ///< of a range, whole key blocks; the last may have fewer
-  std::int32_t blocks = 0, blocks_of_sequence = 0;  ///< key blocks
+  Divider most{1};                ///< of a sequence
+  std::int32_t least_blocks = 1;  ///< key blocks of one that is not the last
+  std::int32_t batches = 0;       ///< batch entries of a range's outputs
 };
 
 /// When the call lets the next kernel on the stream start: as soon as its own blocks of threads have done so,
@@ -85,7 +87,7 @@ struct Call {
   bool q_in_chunks = false, o_in_chunks = false;  ///< rows lie as the products take them; as they are stored
   bool wants_lse = false, wants_o_scale = false;
   std::int32_t hides_keys = 0;  ///< 1 where mask or windows may hide keys of a query's own sequence
-  Divider group{1};             ///< query heads a key head
+  Divider group{1};             ///< query heads a key head, as the launch counts heads
   std::int32_t dim_v = 0;
   Divider key_block{128};
   Mask mask = Mask::none;

@@ -5,6 +5,7 @@
 #include "cuda/attn/key_parts.cuh"
 #include "cuda/attn/operand.cuh"
 #include "cuda/attn/outputs.cuh"
+#include "cuda/attn/rows.cuh"
 #include "cuda/attn/scheme.cuh"
 #include "cuda/ptx/store.cuh"
 #include "cuda/tile/kept.cuh"
@@ -62,51 +63,51 @@ struct S8Format {
   }
 };
 
-/// Where the rows of one head of one sequence lie.
+/// Where the rows of one head of one sequence lie: those of tokens, or of a range's joined heads.
 class RowStore {
  public:
   __device__ RowStore(const Call& call, const Sequence& sequence, std::int32_t head)
       : call_(call), batch_(sequence.batch), head_(head), begin_(sequence.begin) {}
 
-  /// kRows rows of a warp from shared memory, token `first` and on; rows from `tokens` on are nobody's.
+  /// kRows rows of a warp from shared memory, number `first` and on; rows from `count` on are nobody's.
   template <int kRows, int kDim>
-  __device__ __forceinline__ void rows(const StagedRow<kDim>* staged, std::int32_t first, std::int32_t tokens,
+  __device__ __forceinline__ void rows(const StagedRow<kDim>* staged, std::int32_t first, std::int32_t count,
                                        std::int32_t dim_v) const {
     switch (call_.o.dtype) {
       case DType::f16:
-        return rows_in<F16Format, kRows>(staged, first, tokens, dim_v);
+        return rows_in<F16Format, kRows>(staged, first, count, dim_v);
       case DType::bf16:
-        return rows_in<Bf16Format, kRows>(staged, first, tokens, dim_v);
+        return rows_in<Bf16Format, kRows>(staged, first, count, dim_v);
       case DType::s8:
-        return rows_in<S8Format, kRows>(staged, first, tokens, dim_v);
+        return rows_in<S8Format, kRows>(staged, first, count, dim_v);
       default:
-        return rows_in<F32Format, kRows>(staged, first, tokens, dim_v);
+        return rows_in<F32Format, kRows>(staged, first, count, dim_v);
     }
   }
   /// What a code is multiplied by on its way out: s8 keeps code and scale apart.
   __device__ float code_factor(float scale) const { return call_.o.dtype == DType::s8 ? 1.0f : scale; }
-  __device__ void scale(std::int32_t token, float scale) const {
-    if (call_.wants_o_scale) row(call_.o_scale, token, scale);
+  __device__ void scale(std::int32_t row_number, float scale) const {
+    if (call_.wants_o_scale) row(call_.o_scale, row_number, scale);
   }
   __device__ bool wants_lse() const { return call_.wants_lse; }
   /// lse: of the smoothed K; what smoothing took away comes back here.
-  __device__ void lse(std::int32_t token, float lse) const {
+  __device__ void lse(std::int32_t row_number, float lse) const {
     double shift = 0;
     if (call_.q_anchor.data)
-      shift = static_cast<const float*>(call_.q_anchor.data)[offset(call_.q_anchor, token)];
-    row(call_.lse, token, static_cast<float>(lse + shift));
+      shift = static_cast<const float*>(call_.q_anchor.data)[offset(call_.q_anchor, row_number)];
+    row(call_.lse, row_number, static_cast<float>(lse + shift));
   }
   /// Of a row that saw no key.
-  __device__ void empty_lse(std::int32_t token) const { row(call_.lse, token, kMinusInfinity); }
+  __device__ void empty_lse(std::int32_t row_number) const { row(call_.lse, row_number, kMinusInfinity); }
 
  private:
-  __device__ std::int64_t offset(const DeviceTensor& x, std::int32_t token) const {
-    return x.along(0, batch_) + x.along(1, head_) + x.along(2, begin_ + token);
+  __device__ std::int64_t offset(const DeviceTensor& x, std::int32_t row_number) const {
+    return x.along(0, batch_) + x.along(1, head_) + x.along(2, begin_ + row_number);
   }
   /// In words of 16 bytes where rows are made of these, else one number at a time.
   template <class Format, int kRows, int kDim>
   __device__ __forceinline__ void rows_in(const StagedRow<kDim>* staged, std::int32_t first,
-                                          std::int32_t tokens, std::int32_t dim_v) const {
+                                          std::int32_t count, std::int32_t dim_v) const {
     using Number = typename Format::Number;
     constexpr int kNumbers = 16 / sizeof(Number);
     constexpr int kChunks = kDim / kNumbers, kLanes = kChunks < 32 ? kChunks : 32;  // of a row
@@ -120,7 +121,7 @@ class RowStore {
 #pragma unroll
         for (int c = 0; c < kDim; c += kLanes * kNumbers) {
           const int channel = c + lane % kLanes * kNumbers;
-          if (first + r < tokens && channel < dim_v)
+          if (first + r < count && channel < dim_v)
             ptx::store_16_bytes(to + r * call_.o.stride[2] + channel,
                                 chunk<Format>(staged[r].number + channel));
         }
@@ -128,7 +129,7 @@ class RowStore {
       return;
     }
 #pragma unroll 1
-    for (int r = 0; r < kRows && first + r < tokens; ++r) {
+    for (int r = 0; r < kRows && first + r < count; ++r) {
 #pragma unroll 1
       for (std::int32_t c = lane; c < dim_v; c += 32)
         to[r * call_.o.stride[2] + c * call_.o.stride[3]] = Format::number(staged[r].number[c]);
@@ -142,8 +143,8 @@ class RowStore {
     words.w = Format::word(numbers + 3 * Format::kOfWord);
     return words;
   }
-  __device__ void row(const DeviceTensor& x, std::int32_t token, float v) const {
-    static_cast<float*>(x.data)[offset(x, token)] = v;
+  __device__ void row(const DeviceTensor& x, std::int32_t row_number, float v) const {
+    static_cast<float*>(x.data)[offset(x, row_number)] = v;
   }
 
   const Call& call_;
@@ -439,27 +440,30 @@ __device__ __forceinline__ void end_part(const S& scheme, const Outputs<S, kTile
   }
 }
 
-/// The LSE, and of codes the scales, of the first kRows of a lane's rows.
+/// The LSE, and of codes the scales, of the first kRows of a lane's rows. first, flipped: the warp's first
+/// row (row_of_lane()), of `count` in the sequence.
 template <int kRows, class S>
 __device__ __forceinline__ void store_ends(const S& scheme, const LaneRow<S> (&rows)[kRowsALane],
-                                           const Ends<S>& ends, const RowStore& store, std::int32_t tokens) {
-  const auto store_end = [&](const LaneRow<S>& row, const auto& of_row) {
-    if (row.token >= tokens) return;
+                                           const Ends<S>& ends, const RowStore& store, std::int32_t first,
+                                           int flipped, std::int32_t count) {
+  const auto store_end = [&](std::int32_t number, const LaneRow<S>& row, const auto& of_row) {
+    if (number >= count) return;
     if (store.wants_lse()) {
       if (row.saw())
-        store.lse(row.token, scheme.lse(of_row.state, of_row.row));
+        store.lse(number, scheme.lse(of_row.state, of_row.row));
       else
-        store.empty_lse(row.token);
+        store.empty_lse(number);
     }
-    store.scale(row.token, row.saw() ? ends.scale(scheme) : 0);
+    store.scale(number, row.saw() ? ends.scale(scheme) : 0);
   };
   const int of_quad = static_cast<int>(threadIdx.x % 4);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
+    const std::int32_t number = first + row_of_lane(r, flipped);
     if constexpr (LongRows<S>) {
-      if (of_quad == r) store_end(rows[r], rows[0].own);
+      if (of_quad == r) store_end(number, rows[r], rows[0].own);
     } else {
-      if (of_quad == 0) store_end(rows[r], rows[r]);
+      if (of_quad == 0) store_end(number, rows[r], rows[r]);
     }
   }
 }

@@ -36,29 +36,28 @@ struct KeyBlocks {
     const KeyRange last_sees = visibility.of(min(begin + rows, visibility.queries) - 1);
     first = first_sees.begin / size, end = (last_sees.end + size - 1) / size;
   }
+  /// Of these, the blocks that are in a range.
+  __device__ __forceinline__ void keep(const BlockRange& range) {
+    first = max(first, range.begin), end = min(end, range.end);
+  }
   __device__ __forceinline__ KeyBlock at(std::int32_t i) const {
     return {i, i * size, min(size, tokens - i * size), first_slot + i};
   }
 };
 
-/// Key blocks of which some rows see a key, and those of which all rows see all keys: numbers begin ... end
-/// - 1.
-struct BlockRange {
-  std::int32_t begin, end;
-  __device__ __forceinline__ bool has(std::int32_t i) const { return begin <= i && i < end; }
-};
+/// Key blocks of which some rows see a key, and those of which all rows see all keys.
 struct SeenByRows {
   BlockRange some, whole;
   std::int32_t all_before;  ///< the first block before which all rows have seen a key, if they see that one
   SeenByRows() = default;
-  /// Rows begin ... begin + count - 1 of the queries. keys: of a whole block, as wide as the tile.
+  /// Tokens begin ... begin + count - 1 of the queries. keys: of a whole block, as wide as the tile.
   __device__ __forceinline__ SeenByRows(const Visibility& visibility, const HeadBias& bias,
                                         const KeyBlocks& blocks, std::int32_t keys, std::int32_t begin,
                                         std::int32_t count) {
     const Divider& key_block = blocks.size;
     const bool has_whole = !bias.any() && key_block == keys;
     if (visibility.of_all()) {
-      const bool rows = begin < visibility.queries, ends_whole = blocks.end * key_block == blocks.tokens;
+      const bool rows = begin < visibility.queries, ends_whole = blocks.end * key_block <= blocks.tokens;
       some = {0, rows ? blocks.end : 0};
       whole = {0, rows && has_whole ? blocks.end - !ends_whole : 0};
       all_before = 1;
@@ -66,7 +65,7 @@ struct SeenByRows {
     }
     const KeyRange first = visibility.of(begin),
                    last = visibility.of(max(begin, min(begin + count, visibility.queries) - 1));
-    some = {first.begin / key_block, (last.end + key_block - 1) / key_block};
+    some = {first.begin / key_block, min((last.end + key_block - 1) / key_block, blocks.end)};
     whole = {(last.begin + key_block - 1) / key_block, first.end / key_block};
     if (!has_whole) whole.end = whole.begin;
     all_before = last.begin / key_block + 1;

@@ -14,6 +14,10 @@ concept MergesParts = requires {
 }
 &&!LongRows<S> && S::kOutput != Output::row_scale;
 
+/// Schemes of whose rows' ranges of keys, each ended by itself, the outputs may be merged by their LSEs.
+template <class S>
+concept MergesRanges = !LongRows<S> && S::kOutput == Output::values;
+
 /// What a warp knows of a row beside its outputs.
 template <MergesParts S>
 struct StateOfRow {

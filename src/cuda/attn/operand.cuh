@@ -80,8 +80,12 @@ class HeadOperand {
   /// reads them, this was 3 to 10 KB of each kernel.
   template <Operand kOperand>
   __device__ typename Element<kOperand>::Type element(std::int32_t token, std::int32_t channel) const {
+    return element_at<kOperand>(offset(token, channel));
+  }
+  /// The same of the element at an offset().
+  template <Operand kOperand>
+  __device__ typename Element<kOperand>::Type element_at(std::int64_t at) const {
     using Type = typename Element<kOperand>::Type;
-    const std::int64_t at = offset(token, channel);
     const auto* const bytes = static_cast<const std::uint8_t*>(x_.codes.data);
     if constexpr (sizeof(Type) == 1) {
       if (x_.codes.dtype != DType::s4) return bytes[at];
@@ -123,6 +127,75 @@ class HeadOperand {
  private:
   const DeviceOperand& x_;
   std::int64_t base_, scale_base_, exponent_base_;
+};
+
+/// Rows of Q of `joined` heads as one head's: those of a token one after the other.
+class JoinedHeads {
+ public:
+  __device__ JoinedHeads(const HeadOperand& first, const Divider& joined) : first_(first), joined_(joined) {}
+
+  /// As HeadOperand's of a token.
+  __device__ bool has_scales() const { return first_.has_scales(); }
+  __device__ std::int64_t offset(std::int32_t row, std::int32_t channel) const {
+    const Place at = place(row);
+    return first_.offset(at.token, channel) + first_.operand().codes.along(1, at.head);
+  }
+  __device__ const float* scale_at(std::int32_t row, std::int32_t channel) const {
+    const Place at = place(row);
+    return first_.scale_at(at.token, channel) + first_.operand().scales.along(1, at.head);
+  }
+
+ private:
+  struct Place {
+    std::int32_t token, head;  ///< of those joined
+  };
+  __device__ Place place(std::int32_t row) const {
+    const std::int32_t token = row / joined_;
+    return {token, row - token * joined_};
+  }
+
+  const HeadOperand& first_;
+  const Divider& joined_;
+};
+
+/// Whether a kernel's calls may have query heads joined.
+enum class Heads : std::int32_t { are_apart, may_be_joined };
+
+/// The rows of Q that a launch has as one head's.
+template <Heads kHeads>
+class QueryHead {
+ public:
+  /// head: as the launch counts them.
+  __device__ QueryHead(const Call& call, const Sequence& sequence, std::int32_t head)
+      : call_(call),
+        first_(call.q, call.queries, sequence,
+               kHeads == Heads::may_be_joined ? head * call.queries.rows_a_token : head) {}
+
+  /// body(rows), which have offset(), has_scales() and scale_at() of a row. note: two bodies, so that nothing
+  /// is divided where rows are tokens.
+  template <class Body>
+  __device__ __forceinline__ void visit(const Body& body) const {
+    if constexpr (kHeads == Heads::may_be_joined) {
+      if (call_.has_ranges) [[unlikely]] {
+        body(JoinedHeads(first_, call_.queries.rows_a_token));
+        return;
+      }
+    }
+    body(first_);
+  }
+  template <Operand kOperand>
+  __device__ typename Element<kOperand>::Type element(std::int32_t row, std::int32_t channel) const {
+    std::int64_t at = 0;
+    visit([&](const auto& rows) { at = rows.offset(row, channel); });
+    return first_.template element_at<kOperand>(at);
+  }
+  __device__ const DeviceOperand& operand() const { return first_.operand(); }
+  /// Its tokens, which are its rows where no heads are joined.
+  __device__ const HeadOperand& first() const { return first_; }
+
+ private:
+  const Call& call_;
+  HeadOperand first_;
 };
 
 }  // namespace octet::cuda::attn

@@ -25,20 +25,22 @@ __device__ __forceinline__ int row_of_lane(int r, int flipped) {
   return (static_cast<int>(threadIdx.x % 32) / 4 + 8 * r) ^ flipped;
 }
 
-/// first: the token of the warp's first row.
-template <class S>
-__device__ __forceinline__ RowScales<S> scales_of_rows(const HeadOperand& q, std::int32_t first,
-                                                       std::int32_t tokens, int flipped) {
+/// first: the warp's first row, of `count` in the sequence. q: HeadOperand, whose rows are tokens, or what
+/// QueryHead visits with.
+template <class S, class Rows>
+__device__ __forceinline__ RowScales<S> scales_of_rows(const Rows& q, std::int32_t first, std::int32_t count,
+                                                       int flipped) {
   RowScales<S> scales;
   scales.any = q.has_scales();
 #pragma unroll
   for (int r = 0; r < RowScales<S>::kCount; ++r) {
     const int row = LongRows<S> ? own_row<kRowsALane>() : r;
-    scales.of[r] = tile::kept(q.scale_at(min(first + row_of_lane(row, flipped), tokens - 1), 0));
+    scales.of[r] = tile::kept(q.scale_at(min(first + row_of_lane(row, flipped), count - 1), 0));
   }
   return scales;
 }
 
+/// first: the token of the warp's first row.
 template <class S>
 __device__ __forceinline__ void open_rows(LaneRow<S> (&rows)[kRowsALane], const S& scheme,
                                           const float (&scales)[RowScales<S>::kCount], std::int32_t first,

@@ -17,12 +17,12 @@ __device__ __forceinline__ Sequence sequence_at(const DeviceSequences& all, std:
   return {index, 0, begin, all.cu_seqlens[index + 1] - begin};
 }
 
-/// A sequence's first group of `size` tokens, where groups of sequences are numbered one after the other
-/// with room for a part of one in each.
+/// A sequence's first group of `size` rows, where groups of sequences are numbered one after the other with
+/// room for a part of one in each.
 __device__ __forceinline__ std::int32_t first_group_bound(const DeviceSequences& all, std::int32_t index,
                                                           const Divider& size) {
   if (!all.cu_seqlens) return index * all.groups;
-  return all.cu_seqlens[index] / size + index;
+  return all.cu_seqlens[index] * all.rows_a_token / size + index;
 }
 
 /// The sequence of group number `group` so counted, by bisection; the group may lie behind the sequence's
@@ -53,16 +53,6 @@ __device__ __forceinline__ std::int64_t first_scale_group(const DeviceSequences&
   for (std::int32_t s = 0; s < index; ++s)
     groups += (all.cu_seqlens[s + 1] - all.cu_seqlens[s] + tokens_per_scale - 1) / tokens_per_scale;
   return groups;
-}
-
-/// Range number `index` of all sequences, as if it were one. all: with groups of one each, so that its first
-/// key block is number `index` of it.
-__device__ __forceinline__ Sequence range_at(const KeyRanges& ranges, const DeviceSequences& all,
-                                             std::int32_t index) {
-  const std::int32_t batch = index / ranges.count, range = index - batch * ranges.count;
-  const std::int32_t begin = range * ranges.tokens;
-  return {batch * ranges.blocks_of_sequence + range * ranges.blocks, batch, begin,
-          min(ranges.tokens, all.tokens - begin)};
 }
 
 }  // namespace octet::cuda::attn

@@ -27,6 +27,30 @@ __device__ __forceinline__ KeyRange visible_range(const Call& call, std::int32_t
   return range;
 }
 
+/// Key blocks that the tokens of a sequence see, or those of them in a range: numbers begin ... end - 1.
+struct BlockRange {
+  std::int32_t begin, end;
+  __device__ __forceinline__ bool has(std::int32_t i) const { return begin <= i && i < end; }
+};
+
+/// Key blocks that some of m queries see among n keys.
+__device__ __forceinline__ BlockRange visible_blocks(const Call& call, std::int32_t m, std::int32_t n) {
+  if (m == 0) return {0, 0};
+  const KeyRange first = visible_range(call, 0, m, n), last = visible_range(call, m - 1, m, n);
+  return {first.begin / call.key_block, (last.end + call.key_block - 1) / call.key_block};
+}
+
+/// Key blocks of a range that is not the last of those that `seen` is cut into.
+__device__ __forceinline__ std::int32_t blocks_a_range(const Call& call, const BlockRange& seen) {
+  const std::int32_t most = call.ranges.most;
+  return max(call.ranges.least_blocks, (max(seen.end - seen.begin, 1) + most - 1) / call.ranges.most);
+}
+/// Range number i; behind the last one none.
+__device__ __forceinline__ BlockRange range_of(const Call& call, const BlockRange& seen, std::int32_t i) {
+  const std::int32_t each = blocks_a_range(call, seen), begin = seen.begin + i * each;
+  return {begin, min(begin + each, seen.end)};
+}
+
 /// The same of the queries and keys of one sequence.
 struct Visibility {
   const Call& call;

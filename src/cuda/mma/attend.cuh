@@ -38,7 +38,8 @@ class Attention : protected Loads<S, kTile> {
   using Base = Loads<S, kTile>;
 
  public:
-  using Base::kParts, Base::kTwoBuffers, Base::kParksKnown;
+  using Base::kParts, Base::kTwoBuffers, Base::kParksKnown, Base::kMayHaveRanges;
+  using typename Base::Queries;
   using typename Base::Shared;
   using typename Base::Tiles;
   static_assert(kParts == 1 || ((MergesParts<S> || kTile.lone_blocks > 0) && kTwoBuffers && kParts == 2),
@@ -48,33 +49,39 @@ class Attention : protected Loads<S, kTile> {
       : Base(call, shared), known_(shared.known), rows_(shared.rows), scheme_(scheme_of<S>(call)) {}
 
   __device__ __forceinline__ void run() {
-    with_rows([&](const HeadOperand& q, const HeadOperand& k, const HeadOperand& v, const HeadBias& bias,
-                  std::int32_t begin, const Sequence& queries, const Sequence& keys) {
+    with_rows([&](const Queries& q, const HeadOperand& k, const HeadOperand& v, const HeadBias& bias,
+                  std::int32_t begin, const Sequence& queries, const Sequence& keys,
+                  const BlockRange& range) {
       std::int32_t above = octaves_above(keys.length);
-      while (!attend_rows(q, k, v, bias, begin, queries, keys, above)) above = 0;
+      while (!attend_rows(q, k, v, bias, begin, queries, keys, range, above)) above = 0;
     });
   }
 
  protected:
-  /// body() of the operands of the block of threads' head, the bias, its first row and the sequences.
+  /// body() of the operands of the block of threads' head, the bias, its first row, the sequences and the key
+  /// blocks that it may see.
   template <class Body>
   __device__ __forceinline__ void with_rows(const Body& body) {
     // The last tiles come first: under a causal mask they are the longest.
     const std::int32_t group = static_cast<std::int32_t>(gridDim.x - 1 - blockIdx.x);
     const std::int32_t index = sequence_of_group(call_.queries, group, rows_a_block_);
-    const Sequence queries = sequence_at(call_.queries, index);
-    Sequence keys = sequence_at(call_.keys, index), of_q = queries;
-    if (call_.has_ranges) [[unlikely]]
-      keys = range_at(call_.ranges, call_.keys, index), of_q.batch = keys.batch;
+    const Sequence queries = sequence_at(call_.queries, index), keys = sequence_at(call_.keys, index);
     const std::int32_t begin =
         (group - first_group_bound(call_.queries, index, rows_a_block_)) * rows_a_block_;
-    if (begin >= queries.length) return;
+    if (begin >= rows_of(queries.length)) return;
+    BlockRange range{0, kNoEnd};
+    if (has_ranges()) [[unlikely]] {
+      const auto number = static_cast<std::int32_t>(blockIdx.z);
+      range = range_of(call_, visible_blocks(call_, queries.length, keys.length), number);
+      // The first one ends the rows of a sequence that sees no key.
+      if (number > 0 && range.begin >= range.end) return;
+    }
     const std::int32_t head = static_cast<std::int32_t>(blockIdx.y);
-    const HeadOperand q(call_.q, call_.queries, of_q, head);
+    const Queries q(call_, queries, head);
     const HeadOperand k(call_.k, call_.keys, keys, head / call_.group);
     const HeadOperand v(call_.v, call_.keys, keys, head / call_.group);
     const HeadBias bias(call_, queries.batch, head);
-    body(q, k, v, bias, begin, queries, keys);
+    body(q, k, v, bias, begin, queries, keys, range);
   }
 
   static constexpr int kTiles = kTile.computed / 8;
@@ -89,6 +96,38 @@ class Attention : protected Loads<S, kTile> {
   using typename Base::QueryRows;
   using typename Base::Threads;
 
+  __device__ __forceinline__ bool has_ranges() const {
+    if constexpr (kMayHaveRanges)
+      return call_.has_ranges;
+    else
+      return false;
+  }
+  static constexpr std::int32_t kNoEnd = 0x7fffffff;
+  /// Rows of so many tokens.
+  __device__ __forceinline__ std::int32_t rows_of(std::int32_t tokens) const {
+    if constexpr (kMayHaveRanges)
+      return tokens * call_.queries.rows_a_token;
+    else
+      return tokens;
+  }
+  /// The tokens of rows `first` and on, `rows` of them.
+  struct Tokens {
+    std::int32_t begin, count;
+  };
+  __device__ __forceinline__ Tokens tokens_of(std::int32_t first, std::int32_t rows) const {
+    if (!has_ranges()) [[likely]]
+      return {first, rows};
+    const std::int32_t begin = first / call_.queries.rows_a_token;
+    return {begin, (first + rows - 1) / call_.queries.rows_a_token - begin + 1};
+  }
+  /// Tokens of rows, where these were numbered.
+  __device__ __forceinline__ void to_tokens(Rows& rows) const {
+    if (!has_ranges()) [[likely]]
+      return;
+#pragma unroll
+    for (LaneRow<S>& row : rows) row.token = row.token / call_.queries.rows_a_token;
+  }
+
   /// What the windows of rows' sums begin with (integer_window.h).
   __device__ __forceinline__ std::int32_t octaves_above(std::int32_t keys) const {
     if constexpr (LongRows<S>)
@@ -98,17 +137,19 @@ class Attention : protected Loads<S, kTile> {
   }
 
   /// Rows from their first key block to their ends; whether these were reached, or sums have to be parted.
-  __device__ __forceinline__ bool attend_rows(const HeadOperand& q, const HeadOperand& k,
-                                              const HeadOperand& v, const HeadBias& bias, std::int32_t begin,
+  __device__ __forceinline__ bool attend_rows(const Queries& q, const HeadOperand& k, const HeadOperand& v,
+                                              const HeadBias& bias, std::int32_t begin,
                                               const Sequence& queries, const Sequence& keys,
-                                              std::int32_t above) {
-    const std::int32_t head = static_cast<std::int32_t>(blockIdx.y);
+                                              const BlockRange& range, std::int32_t above) {
+    const std::int32_t head = static_cast<std::int32_t>(blockIdx.y), count = rows_of(queries.length);
     Rows rows;
     typename Outputs<S, kTile.head_dim / 8>::Local local;
     Outputs<S, kTile.head_dim / 8> outputs(shared_.sums(blockDim.x / 32, threadIdx.x / 32), local);
-    const RowScales<S> row_scales =
-        scales_of_rows<S>(q, begin + first_row_of_warp(), queries.length, flipped_rows());
-    const QueryRows query_rows = query_rows_of(q, begin, queries.length);
+    RowScales<S> row_scales;
+    q.visit([&](const auto& rows_of_q) {
+      row_scales = scales_of_rows<S>(rows_of_q, begin + first_row_of_warp(), count, flipped_rows());
+    });
+    const QueryRows query_rows = query_rows_of(q, begin, count);
     EndScalesAt of_channel;
     if constexpr (kParts > 1) of_channel = EndScalesAt(v, min(Threads::number(), call_.dim_v - 1));
     ChannelScales<DeviceLane> channel_scales;
@@ -126,10 +167,12 @@ class Attention : protected Loads<S, kTile> {
           shared_.channels[Threads::number()] = scheme_.channel(channel_scales);
       }
       open_rows(rows, scheme_, scales, begin + first_row_of_warp(), flipped_rows());
+      to_tokens(rows);
       if constexpr (LongRows<S>) rows[0].own.above = above;
     };
-    const auto load_rows = [&] { load_q(q, query_rows, begin, queries.length); };
-    visit_blocks(rows, outputs, load_rows, read, prepare, k, bias, begin, queries, keys, head / call_.group);
+    const auto load_rows = [&] { load_q(q, query_rows, begin, count); };
+    visit_blocks(rows, outputs, load_rows, read, prepare, k, bias, begin, queries, keys, range,
+                 head / call_.group);
     if (call_.next_starts == NextStarts::late) ptx::let_the_next_kernel_start();
     if constexpr (kParts > 1) {
       end_parts_of_rows(rows, outputs);
@@ -149,14 +192,19 @@ class Attention : protected Loads<S, kTile> {
       // Where no bias hides keys, what a row saw is known from where it stands: no register counts blocks.
 #pragma unroll
       for (LaneRow<S>& row : rows) {
-        const KeyRange range = Visibility{call_, known.queries, known.keys}.of(row.token);
-        row.blocks_seen = range.begin < range.end;
+        KeyRange keys = Visibility{call_, known.queries, known.keys}.of(row.token);
+        if constexpr (kMayHaveRanges) {
+          const std::int32_t size = call_.key_block;
+          keys = {max(keys.begin, known.first * size), min(keys.end, known.end * size)};
+        }
+        row.blocks_seen = keys.begin < keys.end;
       }
     }
     const auto ends = end_rows(scheme_, outputs, rows, shared_.channels, store, staged);
     __syncwarp();
-    store.template rows<kRowsAWarp>(staged, known.begin + first_row_of_warp(), known.queries, call_.dim_v);
-    store_ends<kRowsALane>(scheme_, rows, ends, store, known.queries);
+    const std::int32_t first = known.begin + first_row_of_warp(), all = rows_of(known.queries);
+    store.template rows<kRowsAWarp>(staged, first, all, call_.dim_v);
+    store_ends<kRowsALane>(scheme_, rows, ends, store, first, flipped_rows(), all);
     return true;
   }
 
@@ -176,21 +224,25 @@ class Attention : protected Loads<S, kTile> {
     else
       end_part<Own::after>(scheme_, outputs, parts.of[0], rows[0], shared_.channels, store, staged);
     __syncwarp();
-    store.template rows<kRowsAPart>(staged, known.begin + first, known.queries, call_.dim_v);
-    if constexpr (kParksKnown) put_tokens(rows, known.begin);
-    store_ends<1>(scheme_, rows, Ends<S>{}, store, known.queries);
+    const std::int32_t all = rows_of(known.queries);
+    store.template rows<kRowsAPart>(staged, known.begin + first, all, call_.dim_v);
+    store_ends<1>(scheme_, rows, Ends<S>{}, store, known.begin + first_row_of_warp(), flipped_rows(), all);
   }
 
   __device__ __forceinline__ RowStore store_of(const Known& known) const {
-    return RowStore(call_, Sequence{known.batch, known.batch, known.first_token, known.queries},
+    std::int32_t batch = known.batch;
+    if (has_ranges()) [[unlikely]]
+      batch += static_cast<std::int32_t>(blockIdx.z) * call_.ranges.batches;
+    return RowStore(call_, Sequence{known.batch, batch, rows_of(known.first_token), known.queries},
                     static_cast<std::int32_t>(blockIdx.y));
   }
   /// The rows' tokens anew, where no register has them. begin: the block of threads' first row.
-  static __device__ __forceinline__ void put_tokens(Rows& rows, std::int32_t begin) {
+  __device__ __forceinline__ void put_tokens(Rows& rows, std::int32_t begin) const {
     const int thread = static_cast<int>(tile::kept(threadIdx.x));
 #pragma unroll
     for (int r = 0; r < kRowsALane; ++r)
       rows[r].token = begin + thread / 32 * kRowsAWarp + ((thread % 32 / 4 + 8 * r) ^ flipped_rows());
+    to_tokens(rows);
   }
 
   /// load_rows(): Q; read() and prepare(): what rows and their ends need, read before the copies, behind
@@ -202,19 +254,16 @@ class Attention : protected Loads<S, kTile> {
                                                const Prepare& prepare, const HeadOperand& k,
                                                const HeadBias& bias, std::int32_t begin,
                                                const Sequence& queries, const Sequence& keys,
-                                               std::int32_t head) {
+                                               const BlockRange& range, std::int32_t head) {
     const Visibility visibility{call_, queries.length, keys.length};
-    const KeyBlocks blocks(call_, visibility, keys, head, begin, rows_a_block_);
+    const Tokens of_block = tokens_of(begin, rows_a_block_),
+                 of_warp = tokens_of(begin + first_row_of_warp(), kRowsAWarp);
+    KeyBlocks blocks(call_, visibility, keys, head, of_block.begin, of_block.count);
+    if constexpr (kMayHaveRanges) blocks.keep(range);
     const std::int32_t first_block = blocks.first, end_block = blocks.end;
-    const Known known{
-        blocks.first_slot,
-        keys.length,
-        blocks.end,
-        begin,
-        SeenByRows(visibility, bias, blocks, kTile.computed, begin + first_row_of_warp(), kRowsAWarp),
-        queries.batch,
-        queries.begin,
-        queries.length};
+    const SeenByRows seen(visibility, bias, blocks, kTile.computed, of_warp.begin, of_warp.count);
+    const Known known{blocks.first_slot, keys.length,  blocks.end,    begin,         seen.some,
+                      seen.whole,        blocks.first, queries.batch, queries.begin, queries.length};
     if (!kParksKnown || threadIdx.x % 32 == 0) known_.set(warp(), known);
     if constexpr (kParksKnown) __syncwarp();
     const CopyPlaces of_first{CopyK::place(), CopyV::place(), key_rows(k, blocks.first_slot)};
@@ -243,8 +292,7 @@ class Attention : protected Loads<S, kTile> {
       // Behind the last one for the last parts of an uneven number: no row sees a key of it.
       const KeyBlock block = block_at(i + Threads::part());
       const CopyPlaces copies = copies_.get(thread_);
-      const bool has_next = i + 1 < known_.get(warp()).end,
-                 sees = known_.get(warp()).seen.some.has(block.number);
+      const bool has_next = i + 1 < known_.get(warp()).end, sees = known_.get(warp()).some.has(block.number);
       ptx::wait_copies<0>();
       __syncthreads();  // what was copied is there, and nobody reads the other buffers any more
       if constexpr (kParts == 1) {
@@ -262,7 +310,7 @@ class Attention : protected Loads<S, kTile> {
       const auto weigh = [&](auto& acc, PWords<S, kTiles>& p) {
         const KeyBlock block = block_at(i + Threads::part());
         const Known& known = known_.get(warp());
-        const bool whole = tile::opaque(known.seen.whole.has(block.number));
+        const bool whole = tile::opaque(known.whole.has(block.number));
         if constexpr (kParksKnown) {
           forget_tokens(rows);
           if (!whole) put_tokens(rows, known.begin);

@@ -12,6 +12,7 @@ template <class S, Tile kTile>
 class LoneAttention : Attention<S, kTile> {
   using Base = Attention<S, kTile>;
   using Base::call_, Base::shared_, Base::scheme_;
+  using typename Base::Queries;
   using typename Base::Shared;
   using typename Base::Threads;
   using typename Base::Tiles;
@@ -26,9 +27,9 @@ class LoneAttention : Attention<S, kTile> {
   __device__ LoneAttention(const Call& call, Shared& shared) : Base(call, shared) {}
 
   __device__ __forceinline__ void run() {
-    Base::with_rows([&](const HeadOperand& q, const HeadOperand& k, const HeadOperand& v, const HeadBias&,
-                        std::int32_t begin, const Sequence& queries,
-                        const Sequence& keys) { attend_rows(q, k, v, begin, queries, keys); });
+    Base::with_rows([&](const Queries& q, const HeadOperand& k, const HeadOperand& v, const HeadBias&,
+                        std::int32_t begin, const Sequence& queries, const Sequence& keys,
+                        const BlockRange&) { attend_rows(q, k, v, begin, queries, keys); });
   }
 
  private:
@@ -36,9 +37,9 @@ class LoneAttention : Attention<S, kTile> {
   using Lone = LoneBlock<S, kTiles, kTile.keys>;
   using PvAcc = typename S::PvAcc[kChannelTiles][4];
 
-  __device__ __forceinline__ void attend_rows(const HeadOperand& q, const HeadOperand& k,
-                                              const HeadOperand& v, std::int32_t begin,
-                                              const Sequence& queries, const Sequence& keys) {
+  __device__ __forceinline__ void attend_rows(const Queries& q, const HeadOperand& k, const HeadOperand& v,
+                                              std::int32_t begin, const Sequence& queries,
+                                              const Sequence& keys) {
     const std::int32_t head = static_cast<std::int32_t>(blockIdx.y);
     const std::int32_t first_row = begin + Base::first_row_of_warp();
     const int part = Threads::part(), lane = static_cast<int>(threadIdx.x % 32);
@@ -53,7 +54,7 @@ class LoneAttention : Attention<S, kTile> {
     const KeyBlock first = block_at(part);
     const CopyPlaces places{Base::CopyK::place(), Base::CopyV::place(), Base::key_rows(k, first_slot)};
     const typename Base::QueryRows query_rows = Base::query_rows_of(q, begin, queries.length);
-    const float* const q_scale = tile::kept(q.scale_at(min(own_row, queries.length - 1), 0));
+    const float* const q_scale = tile::kept(q.first().scale_at(min(own_row, queries.length - 1), 0));
     const std::byte* const first_k = tile::kept(places.k_rows + first.number * call_.k_block_bytes);
     const std::byte* const first_v = tile::kept(Base::packed_v(first));
     EndScalesAt scales_at[kOfThread];
@@ -66,7 +67,7 @@ class LoneAttention : Attention<S, kTile> {
     typename S::Block of_block = block_constants<S>(call_, first);
     const typename S::Block of_last =
         kTurns == 1 ? of_block : block_constants<S>(call_, block_at(kBlocks - 1));
-    const float scale = q.has_scales() ? *q_scale : 1.0f;
+    const float scale = q.first().has_scales() ? *q_scale : 1.0f;
     ChannelScales<DeviceLane> of_channels[kOfThread];
 #pragma unroll
     for (int i = 0; i < kOfThread; ++i) of_channels[i] = scales_at[i].read();

@@ -29,7 +29,8 @@ class Launches {
               mma::attend<S, kIndex>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
           if (error != cudaSuccess) return error;
         }
-        const dim3 blocks(static_cast<unsigned>(grid.groups), static_cast<unsigned>(grid.heads));
+        const dim3 blocks(static_cast<unsigned>(grid.groups), static_cast<unsigned>(grid.heads),
+                          static_cast<unsigned>(grid.ranges));
         const dim3 threads(static_cast<unsigned>(grid.warps) * 32, kTileTable[kIndex].key_parts);
         return runtime::launch(mma::attend<S, kIndex>, blocks, threads, bytes, stream, call);
       } else {
@@ -56,7 +57,7 @@ class Launches {
     k.block_bytes = std::is_empty_v<typename S::Block> ? 0 : sizeof(typename S::Block);
     k.channel_bytes = std::is_empty_v<typename S::Channel> ? 0 : sizeof(typename S::Channel);
     k.multiplies_e4m3 = S::kQk == Operand::e4m3 || S::kV == Operand::e4m3;
-    k.carries_v = carries_v<S>(), k.merges = attn::MergesParts<S>;
+    k.carries_v = carries_v<S>(), k.merges_ranges = attn::MergesRanges<S>;
     k.k_dtype = attn::native_dtype(S::kQk);
     if constexpr (requires { &S::fill_table; })
       k.table_entries = S::table_entries, k.fill_table = S::fill_table;

@@ -11,7 +11,7 @@ namespace octet::cuda::mma {
 struct Grid {
   std::int32_t groups = 0;  ///< tiles of query rows, or key blocks, of all sequences
   std::int32_t heads = 0;
-  std::int32_t batch = 1;
+  std::int32_t ranges = 1;        ///< of keys (cuda/ranges.h)
   std::int32_t warps = 1;         ///< of a block, each with rows of its own; pack has its own
   std::int64_t shared_bytes = 0;  ///< of a block: what it needs or more; pack asks for its own
 };
@@ -26,7 +26,7 @@ struct Kernels {
   std::int32_t key_bytes, block_bytes, channel_bytes;           ///< of constants; 0: none
   bool multiplies_e4m3;                                         ///< which not all devices do
   bool carries_v;                                               ///< whether P carries V's scales by token
-  bool merges;                                                  ///< whether rows' parts may be merged
+  bool merges_ranges;                                           ///< whether keys may be cut (cuda/ranges.h)
   DType k_dtype;                                                ///< whose tensors are read as they are
   std::int64_t (*table_entries)(const SchemeOptions& options);  ///< null: no table
   void (*fill_table)(const SchemeOptions& options, float* table);

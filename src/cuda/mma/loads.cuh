@@ -30,6 +30,8 @@ class Loads {
   static constexpr int kParts = kTile.key_parts;
   static constexpr bool kParksKnown = Shared::kKeepsKnown == Keeps::in_shared_memory,
                         kParksPlaces = Shared::kKeepsPlaces == Keeps::in_shared_memory;
+  static constexpr bool kMayHaveRanges = may_have_ranges(kTile) && MergesRanges<S>;
+  using Queries = QueryHead<kMayHaveRanges ? Heads::may_be_joined : Heads::are_apart>;
 
   __device__ Loads(const Call& call, Shared& shared)
       : call_(call),
@@ -110,30 +112,33 @@ class Loads {
     std::uint32_t to[kTurns];
     int dim[kTurns];  ///< channels that there are; 0: no such row
   };
-  __device__ __forceinline__ QueryRows query_rows_of(const HeadOperand& q, std::int32_t begin,
-                                                     std::int32_t tokens) const {
+  /// count: of rows in the sequence.
+  __device__ __forceinline__ QueryRows query_rows_of(const Queries& q, std::int32_t begin,
+                                                     std::int32_t count) const {
     constexpr int kElements = 16 / Element<S::kQk>::kBytes;
     const DeviceOperand& x = q.operand();
     const int lane = static_cast<int>(threadIdx.x % 32), chunk = lane % QueryRows::kTogether;
     QueryRows rows;
+    q.visit([&](const auto& rows_of_q) {
 #pragma unroll
-    for (int turn = 0; turn < QueryRows::kTurns; ++turn) {
-      const int row = first_row_of_warp() + (turn * kParts + Threads::part()) * QueryRows::kRowsATurn +
-                      lane / QueryRows::kTogether;
-      const std::int32_t token = begin + row;
-      rows.from[turn] =
-          tile::kept(static_cast<const std::byte*>(x.codes.data) +
-                     q.offset(min(token, tokens - 1), chunk * kElements) * Element<S::kQk>::kBytes);
-      rows.to[turn] = tile::kept(address(shared_.tiles.q) + tile::chunk_offset<Tiles::kQkRow>(row, chunk));
-      rows.dim[turn] = token < tokens ? x.dim - chunk * kElements : 0;
-    }
+      for (int turn = 0; turn < QueryRows::kTurns; ++turn) {
+        const int row = first_row_of_warp() + (turn * kParts + Threads::part()) * QueryRows::kRowsATurn +
+                        lane / QueryRows::kTogether;
+        const std::int32_t number = begin + row;
+        rows.from[turn] =
+            tile::kept(static_cast<const std::byte*>(x.codes.data) +
+                       rows_of_q.offset(min(number, count - 1), chunk * kElements) * Element<S::kQk>::kBytes);
+        rows.to[turn] = tile::kept(address(shared_.tiles.q) + tile::chunk_offset<Tiles::kQkRow>(row, chunk));
+        rows.dim[turn] = number < count ? x.dim - chunk * kElements : 0;
+      }
+    });
     return rows;
   }
 
   /// Rows of Q on their way into shared memory, each warp its own, padded by zeros; rows beyond the sequence
   /// are zeros.
-  __device__ __forceinline__ void load_q(const HeadOperand& q, const QueryRows& rows, std::int32_t begin,
-                                         std::int32_t tokens) {
+  __device__ __forceinline__ void load_q(const Queries& q, const QueryRows& rows, std::int32_t begin,
+                                         std::int32_t count) {
     constexpr int kElements = 16 / Element<S::kQk>::kBytes, kChunks = QueryRows::kChunks;
     const DeviceOperand& x = q.operand();
     const int lane = static_cast<int>(threadIdx.x % 32);
@@ -150,11 +155,11 @@ class Loads {
 #pragma unroll 1
     for (int i = Threads::part() * 32 + lane; i < kRowsAWarp * kChunks; i += 32 * kParts) {
       const int row = first_row_of_warp() + i / kChunks, chunk = i % kChunks;
-      const std::int32_t token = begin + row, first = chunk * kElements;
+      const std::int32_t number = begin + row, first = chunk * kElements;
       Elements<S::kQk, 16> element{};
 #pragma unroll 1
-      for (int c = 0; c < kElements && first + c < x.dim && token < tokens; ++c)
-        element.of[c] = q.element<S::kQk>(token, first + c);
+      for (int c = 0; c < kElements && first + c < x.dim && number < count; ++c)
+        element.of[c] = q.template element<S::kQk>(number, first + c);
       *reinterpret_cast<uint4*>(shared_.tiles.q + tile::chunk_offset<Tiles::kQkRow>(row, chunk)) =
           __builtin_bit_cast(uint4, element);
     }

@@ -19,12 +19,13 @@ struct alignas(16) ReadPlaces {
   std::uint32_t q, k, v;
 };
 
-/// Of a warp. first_slot, keys, end: of the sequence's key blocks; begin: the block of threads' first row;
-/// batch, first_token, queries: of the queries' sequence.
+/// Of a warp. first_slot, keys: of the sequence's key blocks, of which the block of threads has numbers first
+/// ... end - 1; begin: its first row; some, whole: of the blocks (attn/key_block.cuh, SeenByRows); batch,
+/// first_token, queries: of the queries' sequence, which has `queries` tokens.
 struct alignas(16) Known {
   std::int32_t first_slot, keys, end, begin;
-  attn::SeenByRows seen;
-  std::int32_t batch, first_token, queries;
+  attn::BlockRange some, whole;
+  std::int32_t first, batch, first_token, queries;
 };
 
 /// Scores, outputs and what makes the one of the other take nearly all registers of some kernels. What these

@@ -61,15 +61,19 @@ constexpr Keeps keeps_places(const Tile& tile) {
                      Element<S::kQk>::kBytes == 1 && (kHasKeys || (kBytes && tile.key_parts == 1));
   return parks ? Keeps::in_shared_memory : Keeps::in_registers;
 }
-/// Where what warps know is: parked by the same, and by those without constants of keys that run three or
-/// four blocks of threads a processor.
+/// Where what warps know is: parked by the same, by those without constants of keys that run three or four
+/// blocks of threads a processor, by parts of the keys of 16 bits, and by 256 channels of e4m3 against V of
+/// 16 bits or of weights from a table.
 template <class S>
 constexpr Keeps keeps_known(const Tile& tile) {
   constexpr bool kBytes = Element<S::kV>::kBytes == 1;
   const bool dense = std::is_empty_v<typename S::Key> && tile.lone_blocks == 0 && tile.key_parts == 1;
   const bool many =
       kBytes ? tile.head_dim == 64 || tile.head_dim == 128 : tile.head_dim == 64 && tile.keys > 64;
-  return dense && many ? Keeps::in_shared_memory : keeps_places<S>(tile);
+  const bool halves = tile.key_parts > 1 && Element<S::kQk>::kBytes == 2;
+  constexpr bool kHasTable = requires { &S::fill_table; };
+  const bool wide = tile.head_dim > 128 && ((S::kQk == Operand::e4m3 && !kBytes) || kHasTable);
+  return (dense && many) || halves || wide ? Keeps::in_shared_memory : keeps_places<S>(tile);
 }
 
 /// Shared memory of a block of threads: the operands' tiles, and the rows on their way out after them; behind

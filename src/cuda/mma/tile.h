@@ -39,6 +39,11 @@ inline constexpr int kPackedTiles = 5, kTileCount = sizeof(kTileTable) / sizeof(
 inline constexpr std::int32_t kMostKeys = 128;
 inline constexpr std::int32_t kMostDim = 256;
 
+/// Whether kernels of the tile may have keys cut in ranges (cuda/ranges.h), whose long rows need no others.
+constexpr bool may_have_ranges(const Tile& tile) {
+  return tile.keys == kMostKeys && tile.computed == tile.keys && tile.lone_blocks == 0;
+}
+
 /// The tile of the same places with so many parts that computes so many of them; -1: there is none.
 constexpr int tile_like(int tile, std::int32_t key_parts, std::int32_t computed,
                         std::int32_t lone_blocks = 0) {
@@ -73,6 +78,12 @@ constexpr int lone_tile(int tile, std::int32_t lone_blocks, std::int32_t key_par
         (narrowest < 0 || kTileTable[i].computed < kTileTable[narrowest].computed))
       narrowest = i;
   return narrowest;
+}
+
+/// The first tile whose kernels may have ranges, from a tile on that is packed for.
+constexpr int tile_of_ranges(int tile) {
+  while (!may_have_ranges(kTileTable[tile])) ++tile;
+  return tile;
 }
 
 /// The first tile that holds channels and keys, or -1.

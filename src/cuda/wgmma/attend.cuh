@@ -217,7 +217,7 @@ class Attention {
     const auto ends = end_rows(scheme, outputs, rows, channels_of_rows(), store, staged);
     __syncwarp();
     store.template rows<kRowsAWarp>(staged, first_row, queries.length, call_.dim_v);
-    store_ends<kRowsALane>(scheme, rows, ends, store, queries.length);
+    store_ends<kRowsALane>(scheme, rows, ends, store, first_row, 0, queries.length);
   }
 
   /// Constants of rows' ends: where warpgroups are at different tiles each has its own.

@@ -88,8 +88,10 @@ constexpr GpuWorkload kGpuWorkloads[] = {
     {"llm-prefill", {"gqa-8k-causal", Kind::prefill, 1, 32, 8, 8192, 8192, 128, Mask::causal}},
     step("step-4k", 1, 1, 4096),
     step("step-4k-b8", 8, 1, 4096),
+    step("step-4k-b32", 32, 1, 4096),
     step("step-32k", 1, 1, 32768),
     step("step16-8k", 1, 16, 8192),
+    step("step64-8k", 1, 64, 8192),
     {"decode", {"step-16k-d64", Kind::prefill, 1, 16, 16, 1, 16384, 64}},
 };
 
