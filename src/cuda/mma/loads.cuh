@@ -76,7 +76,8 @@ class Loads {
 
   /// The warp's number; where no register has the thread's, made anew.
   __device__ __forceinline__ int warp() const {
-    return (kParksPlaces ? thread_ : static_cast<int>(tile::kept(threadIdx.x))) / 32;
+    if constexpr (kParksPlaces) return thread_ / 32;
+    return static_cast<int>(tile::kept(threadIdx.x)) / 32 * kParts + Threads::part();
   }
   /// Rows of K and V that are as long have the same places in their tiles.
   static constexpr bool kSameRows = Tiles::kQkRow == Tiles::kVRow;
