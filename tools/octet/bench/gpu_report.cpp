@@ -37,8 +37,8 @@ struct Group {
   bool (*holds)(const std::string& workload);
 };
 constexpr Group kGroups[] = {
-    {"A1 to A7, batch 1", [](const std::string& w) { return w.ends_with("-b1"); }},
-    {"A1 to A7, batch 8", [](const std::string& w) { return w.ends_with("-b8"); }},
+    {"A1 to A7, batch 1", [](const std::string& w) { return w.starts_with("A") && w.ends_with("-b1"); }},
+    {"A1 to A7, batch 8", [](const std::string& w) { return w.starts_with("A") && w.ends_with("-b8"); }},
     {"A2, batch 1024: the steps of QFlash's ablation, and exponentials in one kernel",
      [](const std::string& w) { return w == "A2-b1024"; }},
     {"INT-FlashAttention's protocol", [](const std::string& w) { return w.starts_with("h32-"); }},
