@@ -65,6 +65,7 @@ constexpr CpuWorkload kShapes[] = {
     {"64 rows", Kind::prefill, 1, 32, 8, 64, 8192, 128},
     {"128 rows", Kind::prefill, 1, 32, 8, 128, 8192, 128},
     {"1 row b32", Kind::prefill, 32, 32, 8, 1, 4096, 128},
+    {"1 row b32-32", Kind::prefill, 32, 32, 32, 1, 4096, 128},
     {"1 row d64", Kind::prefill, 1, 16, 16, 1, 16384, 64},
     {"A4-b1", Kind::vision, 64, 3, 3, 49, 49, 32},
     {"A4-b8", Kind::vision, 512, 3, 3, 49, 49, 32},

@@ -269,19 +269,25 @@ bool runs_at_once(const AttentionDesc& d, const Cut& parts) {
   return fits(d, parts) && blocks_of(d, parts.warps) <= std::min(most, fit) * runtime::processors();
 }
 
+/// Rows of a head of a sequence, of packed ones on average.
+std::int64_t rows_of_sequence(const AttentionDesc& d) {
+  return d.sequences > 0 ? groups_of_sequence(d.tokens_q, d.sequences) : d.tokens_q;
+}
 /// Blocks of threads of a call's rows, as many rows as `warps` warps have in each, whose keys are not cut.
 /// joined: query heads that are computed together.
 std::int64_t row_tiles_of(const AttentionDesc& d, std::int64_t joined, std::int32_t warps) {
   const std::int64_t sequences = d.sequences > 0 ? d.sequences : d.batch;
-  const std::int64_t tokens = d.sequences > 0 ? groups_of_sequence(d.tokens_q, d.sequences) : d.tokens_q;
-  return groups_of_sequence(tokens * joined, warps * mma::kRowsAWarp) * (d.heads_q / joined) * sequences;
+  return groups_of_sequence(rows_of_sequence(d) * joined, warps * mma::kRowsAWarp) * (d.heads_q / joined) *
+         sequences;
 }
-/// Warps of a block of threads of a call in ranges: as many as have rows.
-std::int32_t warps_of_ranges(const AttentionDesc& d) {
-  const std::int64_t rows = RangeCut(d, 1).rows() / std::max<std::int64_t>(d.sequences, 1);
+/// Warps of a block of threads that have so many rows of a head.
+std::int32_t warps_of_rows(std::int64_t rows) {
   std::int32_t warps = 1;
   while (warps < mma::kMostWarps && rows > warps * mma::kRowsAWarp) warps *= 2;
   return warps;
+}
+std::int32_t warps_of_ranges(const AttentionDesc& d) {
+  return warps_of_rows(rows_of_sequence(d) * RangeCut(d, 1).joined);
 }
 /// Ranges of a sequence of average length that give each of `all` processors so many blocks of threads, as
 /// long as each other. A range has two key blocks or more, and of tiles of many rows one for each warp, for
@@ -394,9 +400,10 @@ Cut range_cut(const AttentionDesc& d) {
 /// of threads share what they copy of K and V: as many as there may be, but two where a processor then has up
 /// to three blocks of those, for the work is then shared out more evenly (8 x 6 x 197 x 64 on an H200: 7.1
 /// instead of 7.6 us), unless more warps leave half of the processors to the next call (4 x 12 x 49 x 32: 3.2
-/// instead of 3.9 us); fewer where more do not fit the shared memory. Where a row has several key blocks and
-/// the card has room, their keys are cut in parts, each with two warps, or with one where the blocks of two
-/// would be one on some processors and two on others (8 x 3 x 197 x 64: 5.6 instead of 5.8 us).
+/// instead of 3.9 us); fewer where more do not fit the shared memory, or would have no rows on a full card
+/// (`integer` of 32 x 32 over 8 x 1 of 4096 x 128: 354 us by one, 567 by four). Where a row has several key
+/// blocks and the card has room, their keys are cut in parts, each with two warps, or with one where the
+/// blocks of two would be one on some processors and two on others (8 x 3 x 197 x 64: 5.6 instead of 5.8 us).
 /// bench/cuda_tiles.cpp measures the others (docs/cuda-measurements.md).
 Cut usual_cut(const AttentionDesc& d) {
   if (const Cut ranges = range_cut(d); ranges.ranges > 0 && fits(d, ranges)) return ranges;
@@ -408,7 +415,10 @@ Cut usual_cut(const AttentionDesc& d) {
   if (!fits(d, {cut.tile, 1})) cut.tile = tile_of(d);
   const bool short_of_half =
       key_blocks_of(d) <= 1 && 2 * blocks_of(d, kFew) > all && 2 * blocks_of(d, cut.warps) <= all;
-  if (blocks_of(d, kFew) <= kFewBlocks * all && !short_of_half) cut.warps = kFew;
+  if (blocks_of(d, kFew) > kFewBlocks * all)
+    cut.warps = warps_of_rows(rows_of_sequence(d));
+  else if (!short_of_half)
+    cut.warps = kFew;
   while (cut.warps > 1 && !fits(d, cut)) cut.warps /= 2;
   if (const Cut lone = lone_cut(d, cut); lone.tile >= 0) return lone;
   Cut parts{mma::tile_like(cut.tile, 2, mma::kTileTable[cut.tile].computed), kFew};
