@@ -63,7 +63,8 @@
 // A scheme may name a Merge, a type with merge(state, other) and merge_out(out, state, other out, other
 // state): then a row's keys may be cut into ranges of whole key blocks, each computed by itself, and what two
 // of them left is put together. A scheme without one (its P depends on the blocks before) is computed in one
-// piece.
+// piece, or the ends of ranges' rows are put together by their LSEs, where outputs are numbers
+// (cuda/ranges.h): other codes, within the same bound.
 //
 // A row that saw no key is not finished: its output is zero and its LSE -inf. The result of a block does not
 // depend on keys that the row does not see, so a row alone equals the row in a batch.
