@@ -304,7 +304,8 @@ std::int64_t even_ranges(const AttentionDesc& d, std::int32_t warps, std::int64_
 /// half of `all` processors free, so many as give each two blocks of threads, of one warp and up to 64
 /// channels four (docs/cuda-measurements.md); kMostRows: of f32 outputs, 16 MiB at 256 channels. Less than
 /// kLeast are not worth merging, unless heads are joined for them, which more calls are where it leaves half
-/// of the tiles or less; packed ones, for their longest sequences, wherever a row tile has all of one's rows.
+/// of the tiles or less; packed ones, for their longest sequences, wherever a row tile has all of one's rows,
+/// with up to kLongest times kMostRows of outputs.
 std::int32_t usual_ranges(const AttentionDesc& d, std::int64_t all) {
   constexpr std::int64_t kMostRows = 16384, kOfProcessor = 2, kOfNarrow = 4, kLeastKeys = 1024, kLeast = 4;
   if (!may_have_ranges(d) || !kernels_for(d, Cut{}).merges_ranges) return 0;
@@ -322,7 +323,10 @@ std::int32_t usual_ranges(const AttentionDesc& d, std::int64_t all) {
   const std::int64_t ranges = std::max<std::int64_t>(
       std::min(even_ranges(d, warps, narrow ? kOfNarrow : kOfProcessor, all), kMostRows / rows), 1);
   if (ranges < kLeast && !saves) return 0;
-  return static_cast<std::int32_t>(d.sequences > 0 ? RangeCut::kLongest * ranges : ranges);
+  if (d.sequences == 0) return static_cast<std::int32_t>(ranges);
+  const std::int64_t most =
+      std::clamp<std::int64_t>(RangeCut::kLongest * kMostRows / rows, 1, RangeCut::kLongest * ranges);
+  return most > 1 || cut.joined > 1 ? static_cast<std::int32_t>(most) : 0;
 }
 
 /// Whether each row has so many key blocks and sees all their keys, and no bias is added: what tiles of lone

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/schemes.h"
+#include "cuda/cuda.h"
 #include "cuda/ranges.h"
 #include "cuda/wgmma/fill.h"
 
@@ -61,6 +62,21 @@ TEST(RangeCut, OfPackedSequencesOneOfAverageLengthHasAPartOfTheRanges) {
   EXPECT_EQ(cut.least_blocks, 11);  // of 32: three ranges
   EXPECT_EQ(cut.rows(), 32);
   EXPECT_EQ(cuda::RangeCut(few_rows(1, 4096), 4).least_blocks, 1) << "dense ones are as long as told";
+}
+
+TEST(RangeCut, OfManyPackedRowsTheWorkspaceStaysWithinWhatIsPlannedFor) {
+  const auto of_ranges = [](std::int64_t tokens_q, std::int64_t heads_kv) {
+    AttentionDesc packed = few_rows(tokens_q, 49 * 4096);
+    packed.batch = 1, packed.sequences = 49, packed.heads_kv = heads_kv;
+    AttentionDesc of_codes = packed;  // which is not cut
+    of_codes.output = DType::s8;
+    return cuda::workspace_bytes(packed) - cuda::workspace_bytes(of_codes);
+  };
+  constexpr std::int64_t kHeads = 32, kPlanned = 16384, kRow = 129 * sizeof(float);
+  EXPECT_GE(of_ranges(49, kHeads), 4 * 49 * kHeads * kRow) << "a token each";
+  EXPECT_LE(of_ranges(49, kHeads), 4 * kPlanned * kRow);
+  EXPECT_EQ(of_ranges(2048, kHeads), 0) << "a prompt among them: 42 rows of a sequence on average";
+  EXPECT_EQ(of_ranges(700, 8), 2 * 700 * kHeads * kRow) << "57 rows of a key head";
 }
 
 TEST(LeastFill, SchemesWithoutHoppersKernelsAndLoneBlocksOfFewChannelsAreNeverForThem) {
