@@ -269,16 +269,12 @@ bool runs_at_once(const AttentionDesc& d, const Cut& parts) {
   return fits(d, parts) && blocks_of(d, parts.warps) <= std::min(most, fit) * runtime::processors();
 }
 
-/// Rows of a head of a sequence, of packed ones on average.
-std::int64_t rows_of_sequence(const AttentionDesc& d) {
-  return d.sequences > 0 ? groups_of_sequence(d.tokens_q, d.sequences) : d.tokens_q;
-}
 /// Blocks of threads of a call's rows, as many rows as `warps` warps have in each, whose keys are not cut.
 /// joined: query heads that are computed together.
 std::int64_t row_tiles_of(const AttentionDesc& d, std::int64_t joined, std::int32_t warps) {
   const std::int64_t sequences = d.sequences > 0 ? d.sequences : d.batch;
-  return groups_of_sequence(rows_of_sequence(d) * joined, warps * mma::kRowsAWarp) * (d.heads_q / joined) *
-         sequences;
+  return groups_of_sequence(tokens_of_sequence(d, d.tokens_q) * joined, warps * mma::kRowsAWarp) *
+         (d.heads_q / joined) * sequences;
 }
 /// Warps of a block of threads that have so many rows of a head.
 std::int32_t warps_of_rows(std::int64_t rows) {
@@ -287,7 +283,7 @@ std::int32_t warps_of_rows(std::int64_t rows) {
   return warps;
 }
 std::int32_t warps_of_ranges(const AttentionDesc& d) {
-  return warps_of_rows(rows_of_sequence(d) * RangeCut(d, 1).joined);
+  return warps_of_rows(tokens_of_sequence(d, d.tokens_q) * RangeCut(d, 1).joined);
 }
 /// Ranges of a sequence of average length that give each of `all` processors so many blocks of threads, as
 /// long as each other. A range has two key blocks or more, and of tiles of many rows one for each warp, for
@@ -357,7 +353,7 @@ bool suits_hopper(const AttentionDesc& d) {
   // Rows of one warp, of bytes: a card full of mma.sync's blocks of threads reads keys faster (32 x 32 x 1 of
   // 4096 x 128, int8 on an H200: 321 instead of 403 us; f16 584 and 562).
   constexpr std::int64_t kFull = 3, kWidest = 128;
-  if (rows_of_sequence(d) <= mma::kRowsAWarp && tiles > kFull * all &&
+  if (tokens_of_sequence(d, d.tokens_q) <= mma::kRowsAWarp && tiles > kFull * all &&
       mma::kTileTable[tile].head_dim <= kWidest && kernels.k_dtype == DType::s8 && kernels.v_bytes == 1)
     return false;
   const std::int64_t keys = key_blocks_of(d) * d.key_block;
@@ -427,7 +423,7 @@ Cut usual_cut(const AttentionDesc& d) {
   const bool short_of_half =
       key_blocks_of(d) <= 1 && 2 * blocks_of(d, kFew) > all && 2 * blocks_of(d, cut.warps) <= all;
   if (blocks_of(d, kFew) > kFewBlocks * all)
-    cut.warps = warps_of_rows(rows_of_sequence(d));
+    cut.warps = warps_of_rows(tokens_of_sequence(d, d.tokens_q));
   else if (!short_of_half)
     cut.warps = kFew;
   while (cut.warps > 1 && !fits(d, cut)) cut.warps /= 2;

@@ -121,13 +121,12 @@ std::byte* lse_of(const RangeCut& cut, std::byte* parts) {
   return parts + cut.most * cut.batches * cut.heads * cut.rows() * cut.dim * std::int64_t{sizeof(float)};
 }
 
-/// Tokens of the query or key axis in a sequence, of packed ones on average.
+}  // namespace
+
 std::int64_t tokens_of_sequence(const AttentionDesc& d, std::int64_t tokens) {
   const std::int64_t sequences = std::max<std::int64_t>(d.sequences, 1);
   return (tokens + sequences - 1) / sequences;
 }
-
-}  // namespace
 
 bool may_have_ranges(const AttentionDesc& d) {
   const bool of_floats = d.output == DType::f32 || d.output == DType::f16 || d.output == DType::bf16;

@@ -34,6 +34,9 @@ struct RangeCut {
   }
 };
 
+/// Tokens of a sequence, of packed ones on average and rounded up; tokens: of the query or the key axis.
+std::int64_t tokens_of_sequence(const AttentionDesc& desc, std::int64_t tokens);
+
 /// Key blocks that the rows of a sequence of average length see together.
 std::int64_t seen_blocks(const AttentionDesc& desc);
 
