@@ -11,7 +11,7 @@ set(OCTET_CUDA_UNIT_OF_pack 9)
 set(OCTET_CUDA_UNIT_OF_mma 3)
 set(OCTET_CUDA_UNIT_OF_wgmma 5)
 
-# Forms of schemes that only these kernels have, as rows of OCTET_INSTANCES: which calls take them says src/cuda/cuda.cu.
+# Forms of schemes that only these kernels have, as rows of OCTET_INSTANCES: which calls take them says src/cuda/cuts.cu.
 set(OCTET_CUDA_FORMS
   "int8_uniform fused numerics/uniform_u8.h UniformU8"
   "int8_late    fused numerics/late_u8.h    LateU8"

@@ -390,20 +390,30 @@ typedef struct octet_kv_cache_options {
 
 /* An empty cache for the plan's problem, whose tokens_k is its capacity. The cache keeps what it needs of the
  * plan. options: NULL for the default. Memory: about that of the codes, taken from the system as the cache
- * fills. unsupported: the recipe makes a token's codes depend on later tokens (mean, equalise, scales that
- * are neither a token's nor fixed), or the backend keeps no keys. *cache is NULL after a failure. */
+ * fills; of a plan for a GPU about one and a half times that, on the current device, all of it here, for
+ * which the call waits for the default stream. unsupported: the recipe makes a token's codes depend on later
+ * tokens (mean, equalise, scales that are neither a token's nor fixed), or the backend keeps no keys.
+ * out_of_memory. *cache is NULL after a failure. */
 OCTET_API octet_status octet_kv_cache_create(octet_kv_cache** cache, const octet_plan* plan,
                                              const octet_kv_cache_options* options);
 OCTET_API void octet_kv_cache_destroy(octet_kv_cache* cache); /* NULL is allowed */
 
+/* Of a cache on a GPU: the stream (a cudaStream_t) that append and truncate queue their work on from now on;
+ * NULL, as it is made: the default stream. Nothing orders them with what was queued on another one, nor with
+ * calls of octet_kv_cache_attend on args.stream. invalid_argument: a stream for a cache on the CPU. */
+OCTET_API octet_status octet_kv_cache_set_stream(octet_kv_cache* cache, void* stream);
+
 /* Appends k [batch, heads_kv, n, head_dim] and v [batch, heads_kv, n, head_dim_v], f32, f16 or bf16, any
  * strides; n may be 0. parallel_for may be NULL. After a failure (no room for n tokens, non_finite,
  * out_of_memory) the cache is unchanged. A V token's scale is at least 2^-20 of the largest that its head has
- * had so far. */
+ * had so far. On a GPU the tensors are in device memory, the call queues its work and returns, and NaN or Inf
+ * in operands of an integer format make their token zero; a graph that captures it appends at the length that
+ * the cache had then. */
 OCTET_API octet_status octet_kv_cache_append(octet_kv_cache* cache, const octet_tensor* k,
                                              const octet_tensor* v, const octet_parallel_for* parallel_for);
 
-/* Keeps the first `length` tokens, as if no others had been appended; 0 empties it. Allocates nothing. */
+/* Keeps the first `length` tokens, as if no others had been appended; 0 empties it. Allocates nothing. On a
+ * GPU the call queues its work and returns. */
 OCTET_API octet_status octet_kv_cache_truncate(octet_kv_cache* cache, int64_t length);
 
 OCTET_API int64_t octet_kv_cache_length(const octet_kv_cache* cache); /* tokens; -1 for NULL, all three */
@@ -419,6 +429,13 @@ OCTET_API int64_t octet_kv_cache_workspace_bytes(const octet_kv_cache* cache, co
  * only; its tokens_k is the capacity, while masks and the shape of a bias count the keys that there are. */
 OCTET_API octet_status octet_kv_cache_attend(const octet_kv_cache* cache, const octet_plan* plan,
                                              const octet_attention_args* args);
+
+/* A step of decoding: octet_kv_cache_append of k and v on args.parallel_for or args.stream, then
+ * octet_kv_cache_attend, with the bits of the two calls; on a GPU in fewer launches. After a failure of
+ * either the cache is unchanged. */
+OCTET_API octet_status octet_kv_cache_step(octet_kv_cache* cache, const octet_tensor* k,
+                                           const octet_tensor* v, const octet_plan* plan,
+                                           const octet_attention_args* args);
 
 /* ---- One operand ----------------------------------------------------------------------------------------
  */

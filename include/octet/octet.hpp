@@ -204,6 +204,9 @@ class KvCache {
   }
   const octet_kv_cache* handle() const { return cache_.get(); }
 
+  /// Of a cache on a GPU: the stream that append() and truncate() queue their work on.
+  Status set_stream(void* stream) { return status_of(octet_kv_cache_set_stream(cache_.get(), stream)); }
+
   /// k, v: [batch, kv head, token, dim], f32, f16 or bf16.
   Status append(const TensorView& k, const TensorView& v, const ParallelFor& parallel_for = {}) {
     const octet_tensor kc = abi::to_c(k), vc = abi::to_c(v);
@@ -216,6 +219,13 @@ class KvCache {
   Status attend(const AttentionPlan& plan, const AttentionArgs& args) const {
     const octet_attention_args c = abi::to_c(args);
     return status_of(octet_kv_cache_attend(cache_.get(), plan.handle(), &c));
+  }
+  /// append(k, v) and then attend(plan, args) on args' threads or stream; both or neither.
+  Status step(const TensorView& k, const TensorView& v, const AttentionPlan& plan,
+              const AttentionArgs& args) {
+    const octet_tensor kc = abi::to_c(k), vc = abi::to_c(v);
+    const octet_attention_args c = abi::to_c(args);
+    return status_of(octet_kv_cache_step(cache_.get(), &kc, &vc, plan.handle(), &c));
   }
 
  private:

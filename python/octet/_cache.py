@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from ctypes import byref, c_void_p
 from typing import Any
 
@@ -32,27 +33,43 @@ def cache_recipe(scheme: str, recipe: RecipeLike = None) -> Any:
     return recipe_of(scheme, changes)
 
 
+def _torch_device_of(device: Any) -> int | None:
+    """The number of a GPU, None for the CPU. ValueError: octet has no such device. RuntimeError: torch finds no GPU."""
+    text = str(device)
+    if text == "cpu":
+        return None
+    torch = _arrays.torch_module()
+    if torch is None or text.partition(":")[0] != "cuda":
+        rule = "a cache on a GPU takes torch's tensors, and torch is not imported" if torch is None else "a cache lies on a CPU or on a CUDA device"
+        raise ValueError(refusal("device", repr(text), rule, "import torch, or pass 'cpu'" if torch is None else "pass 'cpu' or 'cuda'"))
+    index = torch.device(text).index
+    return torch.cuda.current_device() if index is None else index
+
+
 class KVCache:
     """Keys and values as codes, laid out as the kernel reads them, so that a decode step quantises one token and reads 8-bit codes only.
 
-    Appended token by token, in chunks or all at once the cache is the same, and so are the bits of every call. On the CPU, for NumPy
-    arrays and torch tensors. One thread at a time may change a cache; any number may attend meanwhile nobody does.
+    Appended token by token, in chunks or all at once the cache is the same, and so are the bits of every call. On the CPU for NumPy
+    arrays and torch tensors, on a GPU for torch's, where every call is queued on the current stream. One thread at a time may change a
+    cache; any number may attend meanwhile nobody does.
     """
 
     def __init__(
         self, *, capacity: int, heads_kv: int, head_dim: int, head_dim_v: int | None = None, heads_q: int | None = None, batch: int = 1,
         scheme: str = "int8", recipe: RecipeLike = None, options: OptionsLike = None, softmax_scale: float | None = None,
         key_block: int = 128, k_amax: float = 0.0, v_amax: float = 0.0, k_anchor: Any = None, layout: str = "bhtd",
-        backend: str | None = None,
+        device: Any = "cpu", backend: str | None = None,
     ) -> None:  # fmt: skip
         """An empty cache for up to `capacity` tokens of [batch, heads_kv, capacity, head_dim] keys.
 
         heads_q: query heads, heads_kv where it is None. recipe: what the scheme's own becomes without what looks at later tokens
         (smooth "mean" gives "anchor", equalise goes off, scales per block become those per token or head), with the fields that a dict
         names; an octet.Recipe is taken as it is. k_amax, v_amax: where scales are the head's or the tensor's, the largest absolute value
-        that they are for; larger ones are clamped. k_anchor: float32 [batch or 1, heads_kv, 1, head_dim]; None: the first key. The rest: as
-        in octet.attention. UnsupportedError: the recipe makes a token's codes depend on later tokens, or the backend keeps no keys.
+        that they are for; larger ones are clamped. k_anchor: float32 [batch or 1, heads_kv, 1, head_dim]; None: the first key. device: "cpu",
+        or "cuda", "cuda:1" or a torch.device of which the cache takes all its memory at once. The rest: as in octet.attention.
+        UnsupportedError: the recipe makes a token's codes depend on later tokens, or the backend keeps no keys. MemoryError.
         """
+        self._torch_device = _torch_device_of(device)
         _arrays.layout_of(layout)
         self.scheme, self.layout, self.batch = scheme, layout, batch
         self.heads_kv, self.heads_q = heads_kv, heads_kv if heads_q is None else heads_q
@@ -61,13 +78,14 @@ class KVCache:
         self._options, self._scale, self._key_block, self._backend = options, softmax_scale, key_block, backend
         self._capacity = capacity
         self._handle = c_void_p()
-        plan = self._plan(TensorSpec(self._shape(self.heads_q, 1, head_dim)), {})
+        plan = self._plan(TensorSpec(self._shape(self.heads_q, 1, head_dim), device="cpu" if self._torch_device is None else "cuda"), {})
         settings = _abi.KvCacheOptions()
         settings.k_amax, settings.v_amax = k_amax, v_amax
         kept = None
         if k_anchor is not None:
             settings.k_anchor, kept = _arrays.view_of("k_anchor", k_anchor, _arrays.LAYOUTS["bhtd"])
-        check(lib.octet_kv_cache_create(byref(self._handle), plan._handle, byref(settings)))
+        with self._current_device():
+            check(lib.octet_kv_cache_create(byref(self._handle), plan._handle, byref(settings)))
         del kept
         self._workspaces: dict[AttentionPlan, int] = {}
 
@@ -76,13 +94,24 @@ class KVCache:
         if handle and lib is not None:
             lib.octet_kv_cache_destroy(handle)
 
+    def _current_device(self) -> Any:
+        """In which the library computes on the cache's device."""
+        return nullcontext() if self._torch_device is None else _arrays.torch_module().cuda.device(self._torch_device)
+
+    def _take_stream(self) -> None:
+        """Changes are queued on torch's current stream of the device."""
+        if self._torch_device is not None:
+            stream = _arrays.torch_module().cuda.current_stream(self._torch_device)
+            check(lib.octet_kv_cache_set_stream(self._handle, stream.cuda_stream))
+
     def _shape(self, heads: int, tokens: int, dim: int) -> tuple[int, ...]:
         return (self.batch, heads, tokens, dim) if self.layout == "bhtd" else (self.batch, tokens, heads, dim)
 
     def _plan(self, q: Any, arguments: dict[str, Any]) -> AttentionPlan:
         dtype = q.dtype if isinstance(q, TensorSpec) else _abi.enum_name(_abi.ENUM_DTYPE, _arrays.dtype_code("q", q.dtype))
-        k = TensorSpec(self._shape(self.heads_kv, self._capacity, self.head_dim), dtype)
-        v = TensorSpec(self._shape(self.heads_kv, self._capacity, self.head_dim_v), dtype)
+        device = "cpu" if self._torch_device is None else "cuda"
+        k = TensorSpec(self._shape(self.heads_kv, self._capacity, self.head_dim), dtype, device)
+        v = TensorSpec(self._shape(self.heads_kv, self._capacity, self.head_dim_v), dtype, device)
         return kept_plan(
             problem(
                 q, k, v, scheme=self.scheme, recipe=self.recipe, options=self._options, softmax_scale=self._scale, layout=self.layout,
@@ -109,17 +138,33 @@ class KVCache:
     def append(self, k: Any, v: Any) -> None:
         """Appends keys [batch, heads_kv, n, head_dim] and values [batch, heads_kv, n, head_dim_v] in the cache's layout, any n.
 
-        float32, float16 or bfloat16. ValueError (no room, shapes), NonFiniteError, MemoryError: the cache is then unchanged.
+        float32, float16 or bfloat16. ValueError (no room, shapes), NonFiniteError, MemoryError: the cache is then unchanged. On a GPU a
+        token with NaN or Inf becomes zeros where a scheme's codes have neither, and a CUDA graph appends at the length of its capture.
         """
         axes = _arrays.LAYOUTS[self.layout]
         k_view, k_kept = _arrays.view_of("k", k, axes)
         v_view, v_kept = _arrays.view_of("v", v, axes)
-        check(lib.octet_kv_cache_append(self._handle, byref(k_view), byref(v_view), None))
+        self._check_device(k=k, v=v)
+        with self._current_device():
+            self._take_stream()
+            check(lib.octet_kv_cache_append(self._handle, byref(k_view), byref(v_view), None))
         del k_kept, v_kept
+
+    def _check_device(self, **tensors: Any) -> None:
+        """ValueError: a tensor of another GPU; the library sees "cuda" alone."""
+        if self._torch_device is None:
+            return
+        for name, x in tensors.items():
+            if _arrays.is_torch(x) and x.device.type == "cuda" and x.device.index != self._torch_device:
+                raise ValueError(
+                    refusal(f"{name}.device", x.device, f"the cache lies on cuda:{self._torch_device}", f"pass {name}.to('cuda:{self._torch_device}')")
+                )
 
     def truncate(self, length: int) -> None:
         """Keeps the first `length` tokens, as if no others had been appended; 0 empties it."""
-        check(lib.octet_kv_cache_truncate(self._handle, length))
+        with self._current_device():
+            self._take_stream()
+            check(lib.octet_kv_cache_truncate(self._handle, length))
 
     def attend(
         self, q: Any, *, causal: bool = False, window_size: Any = (-1, -1), attn_mask: Any = None, return_lse: bool = False, out: Any = None,
@@ -132,9 +177,36 @@ class KVCache:
         """
         if getattr(q, "ndim", 4) != 4:
             raise ValueError(refusal("q.shape", tuple(q.shape), "it must have 4 axes", "add axes of length 1"))
-        plan = self._plan(
-            q, {"causal": causal, "window_size": window_size, "attn_mask": attn_mask, "return_lse": return_lse, "out": out, "out_dtype": out_dtype}
-        )  # fmt: skip
+        wanted = {
+            "causal": causal, "window_size": window_size, "attn_mask": attn_mask, "return_lse": return_lse, "out": out, "out_dtype": out_dtype,
+        }  # fmt: skip
+        return self._call(q, wanted, lambda plan, args: lib.octet_kv_cache_attend(self._handle, plan, args))
+
+    def step(
+        self, q: Any, k: Any, v: Any, *, causal: bool = False, window_size: Any = (-1, -1), attn_mask: Any = None, return_lse: bool = False,
+        out: Any = None, out_dtype: Any = None,
+    ) -> Any:  # fmt: skip
+        """append(k, v) and then attend(q), with the bits of both: a step of decoding, on a GPU in fewer launches.
+
+        attn_mask counts the new keys too. Arguments, result and errors: those of the two; after an error the cache is unchanged.
+        """
+        if getattr(q, "ndim", 4) != 4:
+            raise ValueError(refusal("q.shape", tuple(q.shape), "it must have 4 axes", "add axes of length 1"))
+        axes = _arrays.LAYOUTS[self.layout]
+        k_view, k_kept = _arrays.view_of("k", k, axes)
+        v_view, v_kept = _arrays.view_of("v", v, axes)
+        self._check_device(k=k, v=v)
+        wanted = {
+            "causal": causal, "window_size": window_size, "attn_mask": attn_mask, "return_lse": return_lse, "out": out, "out_dtype": out_dtype,
+        }  # fmt: skip
+        result = self._call(q, wanted, lambda plan, args: lib.octet_kv_cache_step(self._handle, byref(k_view), byref(v_view), plan, args))
+        del k_kept, v_kept
+        return result
+
+    def _call(self, q: Any, wanted: dict[str, Any], function: Any) -> Any:
+        """function(plan, args) of a call with these arguments."""
+        self._check_device(q=q)
+        plan = self._plan(q, wanted)
         size = self._workspaces.get(plan)
         if size is None:
             size = lib.octet_kv_cache_workspace_bytes(self._handle, plan._handle)
@@ -143,7 +215,7 @@ class KVCache:
             if len(self._workspaces) > 64:
                 self._workspaces.clear()
             self._workspaces[plan] = size
-        return plan._attend_cache(self._handle, size, q, attn_mask, out)
+        return plan._attend_cache(function, size, q, wanted["attn_mask"], wanted["out"])
 
 
 __all__ = ["KVCache", "cache_recipe"]

@@ -155,7 +155,7 @@ class AttentionPlan:
             out = _arrays.empty(self._out_shape, self._desc.output, first)
         call.o.device = None if kind == NUMPY else first.device
         results = self._bind(call, kind, q, k, v, out, attn_mask, cu_seqlens_q, cu_seqlens_k, k_anchor, first)
-        status = self._launch(call, kind, first, _attend)
+        status = self._launch(call, self._workspace_bytes, first, _attend)
         if status:
             _fail(status, q, k, v)
         if call.kept:
@@ -220,8 +220,8 @@ class AttentionPlan:
             results.append(lse)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _attend_cache(self, cache: Any, size: int, q: Any, attn_mask: Any, out: Any) -> Any:
-        """octet_kv_cache_attend: the keys are those of a cache."""
+    def _attend_cache(self, function: Any, size: int, q: Any, attn_mask: Any, out: Any) -> Any:
+        """function(plan, args) where the keys are those of a cache."""
         kind = _arrays.kind_of("q", q)
         idle = self._idle[kind]
         call = idle.pop() if idle else self._new_call(kind)
@@ -232,9 +232,7 @@ class AttentionPlan:
         call.q.bind(q)
         self._bind_mask(call, device, attn_mask)
         results = self._bind_outputs(call, device, out, q)
-        buffer = _arrays.workspace(size)
-        call.args.workspace, call.args.workspace_bytes = buffer.address, buffer.bytes
-        status = lib.octet_kv_cache_attend(cache, self._handle, call.pointer)
+        status = self._launch(call, size, q, function)
         if status:
             _fail(status, q, None, None)
         idle.append(call)
@@ -253,14 +251,14 @@ class AttentionPlan:
         slot.bind(bound)
         for output in (call.args.o, call.args.lse, call.args.o_scale):
             output.data = None
-        status = self._launch(call, kind, first, lambda pointer, args: lib.octet_error_bound(pointer, args, addressof(view)))
+        status = self._launch(call, self._workspace_bytes, first, lambda pointer, args: lib.octet_error_bound(pointer, args, addressof(view)))
         if status:
             _fail(status, q, k, v)
         return bound
 
-    def _launch(self, call, kind, first, function) -> int:
-        """Runs a function of the library on a bound call; returns its status."""
-        args, size = call.args, self._workspace_bytes
+    def _launch(self, call, size, first, function) -> int:
+        """Runs a function of the library on a bound call, with a workspace of so many bytes; returns its status."""
+        args = call.args
         if not self._on_cuda:
             buffer = _arrays.workspace(size)
             args.workspace, args.workspace_bytes = buffer.address, buffer.bytes

@@ -1,44 +1,26 @@
-// K and V kept across calls: what may be appended to, how a token becomes codes that later ones never change,
-// and the calls against it.
-#include <algorithm>
+// K and V kept across calls: what may be appended to, and the calls against it.
 #include <cmath>
 #include <memory>
-#include <vector>
 
-#include "base/kv_store.h"
 #include "base/try.h"
 #include "capi/guard.h"
+#include "capi/kept_keys.h"
 #include "capi/plan_handle.h"
-#include "capi/prepass.h"
 #include "core/names.h"
 #include "core/schemes.h"
 #include "octet/abi.hpp"
 #include "octet/dtype.hpp"
-#include "quant/scales.h"
-#include "quant/smooth.h"
 
 using namespace octet;
 
 struct octet_kv_cache {
-  Plan plan;                     ///< the problem that it was made for; tokens_k is the capacity
-  capi::OperandRecipes recipes;  ///< as the plan's, with what is fixed for good
-  TensorView anchor;             ///< f32 [batch, kv head, 1, dim] in `anchors`; data null: not smoothed
-  std::vector<float> anchors;    ///< what K is shifted by
-  bool first_key_is_anchor = false;
-  std::vector<float>
-      v_largest;  ///< [batch, kv head, token]: the largest scale of V up to there, where tokens have scales
-  std::unique_ptr<KvStore> store;
+  Plan plan;  ///< the problem that it was made for; tokens_k is the capacity
+  std::unique_ptr<capi::KeptKeys> keys;
   std::int64_t length = 0;
+  void* stream = nullptr;  ///< of changes, on a GPU
 };
 
 namespace {
-
-/// P carries V's token scales: a token is given at least 2^-20 of the largest scale that its head has had so
-/// far, or a zero token would lose its softmax mass. In a whole tensor the reference is the largest of the
-/// token's key block instead, which later tokens may raise.
-constexpr int kFloorOctaves = 20;
-/// The same before any token has had a scale: the least that P carries (numerics/scaled.h).
-constexpr float kFirstFloor = 0x1p-96f;
 
 bool has_scales(GranularitySet set) { return set != 0; }
 
@@ -96,30 +78,17 @@ Status check_appendable(const AttentionDesc& d, const octet_kv_cache_options& op
   return broken("options->v_amax", options.v_amax, "the scheme's V has no scales", "leave it 0");
 }
 
-/// What K is shifted by, or room for its first key.
-Status take_anchor(octet_kv_cache& cache, const octet_tensor& given) {
-  const AttentionDesc& d = cache.plan.desc;
-  const TensorView x = abi::from_c(given);
-  if (d.recipe.smooth != Smooth::anchor) {
-    if (!x.data) return {};
+/// The anchor that a cache is made with.
+Status check_anchor(const AttentionDesc& d, const TensorView& x) {
+  if (!x.data) return {};
+  if (d.recipe.smooth != Smooth::anchor)
     return broken("options->k_anchor", "set", "the planned recipe takes none",
                   "leave it unset, or plan with smooth = anchor");
-  }
-  cache.anchors.resize(static_cast<std::size_t>(d.batch * d.heads_kv * d.head_dim));
-  cache.anchor.data = cache.anchors.data();
-  cache.anchor.shape = {d.batch, d.heads_kv, 1, d.head_dim};
-  cache.anchor.stride = {d.heads_kv * d.head_dim, d.head_dim, d.head_dim, 1};
-  cache.first_key_is_anchor = !x.data;
-  if (!x.data) return {};
   const std::array<std::int64_t, 4> shape{x.shape[0] == 1 ? 1 : d.batch, d.heads_kv, 1, d.head_dim};
   if (x.shape != shape)
     return broken("options->k_anchor.shape", shape_text(x.shape), "the problem's is " + shape_text(shape),
                   "pass one row a head");
-  OCTET_TRY(validate_tensor("options->k_anchor", x, DType::f32, Device::cpu));
-  for (std::int64_t i = 0; i < d.batch * d.heads_kv; ++i)
-    quant::anchor_shift(x, {i / d.heads_kv, i % d.heads_kv, 0, 1}, x,
-                        &cache.anchors[static_cast<std::size_t>(i * d.head_dim)]);
-  return {};
+  return validate_tensor("options->k_anchor", x, DType::f32, d.device);
 }
 
 Result<std::unique_ptr<octet_kv_cache>> make_cache(const octet_plan* plan,
@@ -132,77 +101,23 @@ Result<std::unique_ptr<octet_kv_cache>> make_cache(const octet_plan* plan,
   }
   const AttentionDesc& d = plan->plan.desc;
   OCTET_TRY(check_appendable(d, options));
-  if (!plan->plan.make_store)
+  const TensorView anchor = abi::from_c(options.k_anchor);
+  OCTET_TRY(check_anchor(d, anchor));
+  const bool on_device = d.device == Device::cuda;
+  if (!on_device && !plan->plan.make_store)
     return refused("backend", plan->plan.backend, "it keeps no keys across calls",
                    "plan with a SIMD backend, or keep codes of your own");
   auto cache = std::make_unique<octet_kv_cache>();
   cache->plan = plan->plan;
-  cache->recipes = capi::operand_recipes(d);
-  cache->recipes.k.shared_amax = options.k_amax;
-  cache->recipes.v.shared_amax = options.v_amax;
-  cache->recipes.v.block_floor_octaves = 0;  // floored() instead
-  OCTET_TRY(take_anchor(*cache, options.k_anchor));
-  cache->recipes.k.anchor = cache->anchor;
-  const std::int64_t tokens = d.batch * d.heads_kv * d.tokens_k;
-  if (has_scales(scheme_info(d.scheme).v_set) && d.recipe.v == Granularity::token)
-    cache->v_largest.resize(static_cast<std::size_t>(tokens));
-  cache->store = cache->plan.make_store(
-      d, quant::layout({d.batch, d.heads_kv, d.tokens_k, d.head_dim}, cache->recipes.k, 0),
-      quant::layout({d.batch, d.heads_kv, d.tokens_k, d.head_dim_v}, cache->recipes.v, 0));
+  const capi::OperandRecipes recipes = capi::operand_recipes(d);
+  capi::KeptProblem problem{cache->plan, recipes.k, recipes.v, anchor};
+  problem.k.shared_amax = options.k_amax, problem.v.shared_amax = options.v_amax;
+  problem.v.block_floor_octaves = 0;  // KeptKeys has floors of its own
+  Result<std::unique_ptr<capi::KeptKeys>> keys =
+      on_device ? capi::keep_on_device(problem) : capi::keep_on_host(problem);
+  OCTET_TRY(keys.status());
+  cache->keys = keys.take();
   return cache;
-}
-
-/// Tokens in the scheme's format, with the memory that they are in.
-struct Tokens {
-  QuantizedTensor tensor;
-  std::array<std::vector<std::uint64_t>, 3> memory;  // of 8 bytes: aligned for every format
-
-  explicit Tokens(const TensorView& x, const quant::OperandRecipe& recipe)
-      : tensor(quant::layout(x.shape, recipe, 0)) {
-    TensorView* const parts[] = {&tensor.codes, &tensor.scales, &tensor.mean};
-    for (std::size_t i = 0; i < memory.size(); ++i) {
-      if (parts[i]->shape == std::array<std::int64_t, 4>{}) continue;
-      memory[i].resize(static_cast<std::size_t>(capi::span_bytes(*parts[i]) / 8 + 1));
-      parts[i]->data = memory[i].data();
-    }
-  }
-};
-
-/// One token of one head.
-TensorView token_of(TensorView x, std::int64_t b, std::int64_t h, std::int64_t t) {
-  const std::int64_t offset = b * x.stride[0] + h * x.stride[1] + t * x.stride[2];
-  x.data = static_cast<std::byte*>(x.data) + (x.dtype == DType::s4 ? offset / 2 : offset * bytes_of(x.dtype));
-  x.shape = {1, 1, 1, x.shape[3]};
-  return x;
-}
-
-/// Gives every token of V the floor of its scale; v_largest: of the cache from its length on, [batch * kv
-/// head][tokens].
-Status floor_scales(const octet_kv_cache& cache, const TensorView& x, QuantizedTensor& v,
-                    std::vector<float>& v_largest) {
-  const std::int64_t heads = x.shape[1], tokens = x.shape[2], capacity = cache.plan.desc.tokens_k;
-  v_largest.resize(static_cast<std::size_t>(x.shape[0] * heads * tokens));
-  for (std::int64_t i = 0; i < x.shape[0] * heads; ++i) {
-    float largest =
-        cache.length > 0 ? cache.v_largest[static_cast<std::size_t>(i * capacity + cache.length - 1)] : 0.0f;
-    for (std::int64_t t = 0; t < tokens; ++t) {
-      const TensorView one = token_of(v.scales, i / heads, i % heads, t);
-      float& scale = *static_cast<float*>(one.data);
-      const float floor =
-          std::max(largest > 0 ? quant::scale_floor(largest, kFloorOctaves) : kFirstFloor, kFirstFloor);
-      if (scale < floor) {
-        quant::OperandRecipe recipe = cache.recipes.v;
-        recipe.shared_amax = recipe.largest_code * floor;
-        QuantizedTensor again = v;
-        again.codes = token_of(v.codes, i / heads, i % heads, t), again.scales = one;
-        OCTET_TRY(quant::quantize(token_of(x, i / heads, i % heads, t), {1, 1, nullptr}, recipe, again, {}));
-      } else {
-        largest = std::max(largest, scale);
-      }
-      v_largest[static_cast<std::size_t>(i * tokens + t)] = largest;
-    }
-  }
-  return {};
 }
 
 Status check_tokens(const char* argument, const octet_tensor& given, const octet_kv_cache& cache,
@@ -218,42 +133,27 @@ Status check_tokens(const char* argument, const octet_tensor& given, const octet
   if (x.shape != shape)
     return broken(name + ".shape", shape_text(x.shape), "the cache takes " + shape_text(shape),
                   "pass [batch, kv head, token, dim] of the plan that the cache was made with");
-  return validate_tensor(name, x, x.dtype, Device::cpu);
+  return validate_tensor(name, x, x.dtype, d.device);
 }
 
-Status append(octet_kv_cache& cache, const octet_tensor& k_given, const octet_tensor& v_given,
-              const ParallelFor& parallel_for) {
+Status check_new_tokens(const octet_kv_cache& cache, const octet_tensor& k, const octet_tensor& v) {
   const AttentionDesc& d = cache.plan.desc;
-  const std::int64_t tokens = k_given.shape[2];
+  const std::int64_t tokens = k.shape[2];
   if (tokens < 0 || tokens > d.tokens_k - cache.length)
     return broken(
         "k.shape[2]", tokens,
         "the cache holds " + std::to_string(cache.length) + " of " + std::to_string(d.tokens_k) + " tokens",
         "append fewer, truncate it, or plan for more");
-  OCTET_TRY(check_tokens("k", k_given, cache, tokens, d.head_dim));
-  OCTET_TRY(check_tokens("v", v_given, cache, tokens, d.head_dim_v));
+  OCTET_TRY(check_tokens("k", k, cache, tokens, d.head_dim));
+  return check_tokens("v", v, cache, tokens, d.head_dim_v);
+}
+
+Status append(octet_kv_cache& cache, const octet_tensor& k, const octet_tensor& v,
+              const ParallelFor& parallel_for) {
+  OCTET_TRY(check_new_tokens(cache, k, v));
+  const std::int64_t tokens = k.shape[2];
   if (tokens == 0) return {};
-  const TensorView k = abi::from_c(k_given), v = abi::from_c(v_given);
-  const Sequences sequences{d.batch, tokens, nullptr};
-
-  quant::OperandRecipe k_recipe = cache.recipes.k;
-  const bool needs_anchor = cache.first_key_is_anchor && cache.length == 0;
-  if (needs_anchor) k_recipe.anchor = {};
-  Tokens new_k(k, k_recipe), new_v(v, cache.recipes.v);
-  OCTET_TRY(quant::quantize(k, sequences, k_recipe, new_k.tensor, parallel_for));
-  OCTET_TRY(quant::quantize(v, sequences, cache.recipes.v, new_v.tensor, parallel_for));
-  std::vector<float> v_largest;
-  if (!cache.v_largest.empty()) OCTET_TRY(floor_scales(cache, v, new_v.tensor, v_largest));
-
-  // Nothing fails from here on.
-  if (needs_anchor)
-    std::copy_n(static_cast<const float*>(new_k.tensor.mean.data), cache.anchors.size(),
-                cache.anchors.data());
-  for (std::size_t i = 0; i < v_largest.size(); ++i) {
-    const auto head = static_cast<std::int64_t>(i) / tokens, token = static_cast<std::int64_t>(i) % tokens;
-    cache.v_largest[static_cast<std::size_t>(head * d.tokens_k + cache.length + token)] = v_largest[i];
-  }
-  cache.store->append(new_k.tensor, new_v.tensor, cache.length, parallel_for);
+  OCTET_TRY(cache.keys->append(abi::from_c(k), abi::from_c(v), cache.length, {parallel_for, cache.stream}));
   cache.length += tokens;
   return {};
 }
@@ -298,29 +198,39 @@ Status check_plan(const octet_kv_cache& cache, const Plan& plan) {
   return {};
 }
 
-/// The plan for keys that lie in a cache: `tokens` of them, and a workspace for the rest.
-Plan cached_plan(const octet_kv_cache& cache, const Plan& plan, capi::CallLayout& layout) {
-  Plan cached = plan;
-  cached.keys = Plan::Keys::cache;
-  cached.kernel_bytes = cache.store->workspace_bytes(plan.desc);
-  layout = capi::lay_out(cached);
-  return cached;
+/// A call against so many keys of a cache, with a workspace for all but them.
+capi::KeptKeys::Call call_of(const octet_kv_cache& cache, const Plan& plan, std::int64_t tokens,
+                             const AttentionArgs& args) {
+  capi::KeptKeys::Call call{plan, {}, args};
+  call.plan.keys = Plan::Keys::cache;
+  call.plan.kernel_bytes = cache.keys->workspace_bytes(plan.desc);
+  call.layout = capi::lay_out(call.plan);
+  call.plan.desc.tokens_k = tokens;
+  return call;
 }
 
-Status attend(const octet_kv_cache& cache, const octet_plan& plan, const AttentionArgs& given) {
+Status attend(const octet_kv_cache& cache, const octet_plan& plan, const AttentionArgs& args) {
   OCTET_TRY(check_plan(cache, plan.plan));
-  capi::CallLayout layout;
-  Plan cached = cached_plan(cache, plan.plan, layout);
-  cached.desc.tokens_k = cache.length;
-  OCTET_TRY(validate_args(cached, given, Outputs::attention));
-  if (cached.desc.tokens_q == 0) return {};
-  AttentionArgs args = given;
-  args.k.mean = cache.anchor;
-  Result<AttentionArgs> ready = capi::prepare(cached, layout, args, capi::Operands::queries);
-  if (!ready.ok()) return ready.status();
-  if (cached.kernel_bytes > 0)
-    ready.value().workspace = static_cast<std::byte*>(given.workspace) + cached.kernel_offset;
-  cache.store->attend(cached.desc, ready.value());
+  const capi::KeptKeys::Call call = call_of(cache, plan.plan, cache.length, args);
+  OCTET_TRY(validate_args(call.plan, args, Outputs::attention));
+  return call.plan.desc.tokens_q == 0 ? Status{} : cache.keys->attend(call);
+}
+
+Status step(octet_kv_cache& cache, const octet_tensor& k, const octet_tensor& v, const octet_plan& plan,
+            const AttentionArgs& args) {
+  OCTET_TRY(check_new_tokens(cache, k, v));
+  OCTET_TRY(check_plan(cache, plan.plan));
+  const std::int64_t tokens = k.shape[2];
+  const capi::KeptKeys::Call call = call_of(cache, plan.plan, cache.length + tokens, args);
+  OCTET_TRY(validate_args(call.plan, args, Outputs::attention));
+  if (tokens == 0) return attend(cache, plan, args);
+  if (call.plan.desc.tokens_q == 0) {
+    OCTET_TRY(
+        cache.keys->append(abi::from_c(k), abi::from_c(v), cache.length, {args.parallel_for, args.stream}));
+  } else {
+    OCTET_TRY(cache.keys->step(abi::from_c(k), abi::from_c(v), cache.length, call));
+  }
+  cache.length += tokens;
   return {};
 }
 
@@ -345,10 +255,16 @@ int64_t octet_kv_cache_length(const octet_kv_cache* cache) { return cache ? cach
 int64_t octet_kv_cache_capacity(const octet_kv_cache* cache) {
   return cache ? cache->plan.desc.tokens_k : -1;
 }
-int64_t octet_kv_cache_bytes(const octet_kv_cache* cache) {
-  if (!cache) return -1;
-  return cache->store->bytes() +
-         static_cast<int64_t>((cache->anchors.size() + cache->v_largest.size()) * sizeof(float));
+int64_t octet_kv_cache_bytes(const octet_kv_cache* cache) { return cache ? cache->keys->bytes() : -1; }
+
+octet_status octet_kv_cache_set_stream(octet_kv_cache* cache, void* stream) {
+  return capi::guarded([&]() -> Status {
+    OCTET_TRY(capi::not_null("cache", cache));
+    if (stream && cache->plan.device == Device::cpu)
+      return broken("stream", "set", "the cache is of a plan on the CPU", "pass NULL");
+    cache->stream = stream;
+    return {};
+  });
 }
 
 octet_status octet_kv_cache_append(octet_kv_cache* cache, const octet_tensor* k, const octet_tensor* v,
@@ -367,7 +283,7 @@ octet_status octet_kv_cache_truncate(octet_kv_cache* cache, int64_t length) {
     if (length < 0 || length > cache->length)
       return broken("length", length, "the cache holds " + std::to_string(cache->length) + " tokens",
                     "pass 0 to that number");
-    if (length < cache->length) cache->store->truncate(cache->length, length);
+    if (length < cache->length) OCTET_TRY(cache->keys->truncate(cache->length, length, {{}, cache->stream}));
     cache->length = length;
     return {};
   });
@@ -379,8 +295,7 @@ int64_t octet_kv_cache_workspace_bytes(const octet_kv_cache* cache, const octet_
     OCTET_TRY(capi::not_null("cache", cache));
     OCTET_TRY(capi::not_null("plan", plan));
     OCTET_TRY(check_plan(*cache, plan->plan));
-    capi::CallLayout layout;
-    bytes = cached_plan(*cache, plan->plan, layout).workspace_bytes;
+    bytes = call_of(*cache, plan->plan, cache->length, {}).plan.workspace_bytes;
     return {};
   });
   return status == OCTET_OK ? bytes : -1;
@@ -393,6 +308,18 @@ octet_status octet_kv_cache_attend(const octet_kv_cache* cache, const octet_plan
     OCTET_TRY(capi::not_null("plan", plan));
     OCTET_TRY(capi::known_struct("args", args));
     return attend(*cache, *plan, abi::from_c(*args));
+  });
+}
+
+octet_status octet_kv_cache_step(octet_kv_cache* cache, const octet_tensor* k, const octet_tensor* v,
+                                 const octet_plan* plan, const octet_attention_args* args) {
+  return capi::guarded([&]() -> Status {
+    OCTET_TRY(capi::not_null("cache", cache));
+    OCTET_TRY(capi::not_null("k", k));
+    OCTET_TRY(capi::not_null("v", v));
+    OCTET_TRY(capi::not_null("plan", plan));
+    OCTET_TRY(capi::known_struct("args", args));
+    return step(*cache, *k, *v, *plan, abi::from_c(*args));
   });
 }
 

@@ -1,11 +1,11 @@
 #include "capi/prepass_cuda.h"
 
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "base/try.h"
 #include "capi/placed.h"
-#include "cuda/quant/quantize.h"
 
 namespace octet::capi {
 namespace {
@@ -17,12 +17,12 @@ bool is_made(const OperandPlan& x) {
 }  // namespace
 
 Result<AttentionArgs> prepare_on_device(const Plan& plan, const CallLayout& call, const AttentionArgs& args,
-                                        Operands which) {
+                                        Operands which, Others others) {
   const AttentionDesc& d = plan.desc;
   OperandRecipes recipes = operand_recipes(d);
   recipes.k.anchor = args.k_anchor;
   auto* workspace = static_cast<std::byte*>(args.workspace);
-  void* scratch = workspace + call.scratch;
+  void* scratch = others.scratch ? others.scratch : workspace + call.scratch;
   cuda::DeviceWords words;
   if (d.scheme == Scheme::qattn && !takes_codes(d)) {
     if (which != Operands::all) {
@@ -38,12 +38,12 @@ Result<AttentionArgs> prepare_on_device(const Plan& plan, const CallLayout& call
   const Sequences queries = sequences_of(d, d.tokens_q, args.cu_seqlens_q);
   const Sequences keys = sequences_of(d, d.tokens_k, args.cu_seqlens_k);
   AttentionArgs ready = args;
-  std::vector<cuda::PlainOperand> operands;
+  std::vector<cuda::PlainOperand> operands = std::move(others.operands);
   const auto convert = [&](QuantizedTensor& x, const OperandPlan& planned, const quant::OperandRecipe& recipe,
                            const Sequences& sequences, bool now) {
     if (!is_made(planned)) return;
     const QuantizedTensor out = placed(planned.layout, args.workspace);
-    if (now) operands.push_back({x.codes, sequences, recipe, out});
+    if (now) operands.push_back({x.codes, sequences, recipe, out, {}});
     x = out;
   };
   const bool makes_keys = which != Operands::queries;

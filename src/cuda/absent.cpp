@@ -1,6 +1,7 @@
 // The CUDA backend of a library that was built without nvcc: it refuses everything.
 #include "cuda/cuda.h"
 #include "cuda/quant/quantize.h"
+#include "cuda/runtime/memory.h"
 
 namespace octet::cuda {
 
@@ -23,6 +24,15 @@ Status attend_packed(const AttentionDesc& desc, const AttentionArgs& args, const
   return attend_packed(desc, args);
 }
 
+std::int64_t kept_bytes(const AttentionDesc&, const TensorView&) { return 0; }
+std::int64_t kept_workspace_bytes(const AttentionDesc&) { return 0; }
+Status pack_kept(const AttentionDesc& desc, const AttentionArgs& args, const KeptKeys&, std::int64_t) {
+  return pack(desc, args);
+}
+Status attend_kept(const AttentionDesc& desc, const AttentionArgs& args, const KeptKeys&) {
+  return attend_packed(desc, args);
+}
+
 // The quantiser: the same.
 namespace {
 Status absent() { return {Code::unsupported, refusal({})}; }
@@ -31,6 +41,7 @@ std::int64_t quantize_scratch_bytes(const std::array<std::int64_t, 4>&, const qu
                                     std::int64_t) {
   return 0;
 }
+Status put_anchor(const TensorView&, const TensorView&, void*) { return absent(); }
 std::int64_t dequantize_scratch_bytes(const Sequences&) { return 0; }
 Status quantize(const TensorView&, const Sequences&, const quant::OperandRecipe&, const QuantizedTensor&,
                 void*, void*, const DeviceWords&) {
@@ -47,5 +58,11 @@ Status fill_q_anchor(const TensorView&, const Sequences&, const TensorView&, flo
                      void*) {
   return absent();
 }
+
+namespace runtime {
+void Free::operator()(std::byte*) const {}
+Result<Memory> take(std::int64_t, const char*) { return absent(); }
+Status wait() { return absent(); }
+}  // namespace runtime
 
 }  // namespace octet::cuda

@@ -25,6 +25,24 @@ std::int64_t workspace_bytes(const AttentionDesc& desc);
 /// nothing, and can be captured in a graph. Code::internal where a launch fails.
 Status attend(const AttentionDesc& desc, const AttentionArgs& args);
 
+/// Packed keys that stay from call to call, in device memory of their own, aligned to 64: room for `capacity`
+/// keys of each batch entry, of which a call's desc.tokens_k are there, and so many tokens from one head to
+/// the next have args.k and args.v. Dense sequences only.
+struct KeptKeys {
+  std::byte* packed = nullptr;
+  std::int64_t capacity = 0;
+};
+/// Bytes of KeptKeys::packed; desc.tokens_k: the capacity. k: K's codes, whose data will be aligned to 16.
+std::int64_t kept_bytes(const AttentionDesc& desc, const TensorView& k);
+/// Bytes of args.workspace that attend_kept() needs for up to desc.tokens_k keys.
+std::int64_t kept_workspace_bytes(const AttentionDesc& desc);
+/// Packs the key blocks of keys `first` ... desc.tokens_k - 1, and all of the block that it begins in.
+/// first 0: what keys of all blocks share, too.
+Status pack_kept(const AttentionDesc& desc, const AttentionArgs& args, const KeptKeys& kept,
+                 std::int64_t first);
+/// attend() against the first desc.tokens_k keys.
+Status attend_kept(const AttentionDesc& desc, const AttentionArgs& args, const KeptKeys& kept);
+
 /// The two halves of attend(): packed keys serve any number of calls with the same k, v and workspace.
 Status pack(const AttentionDesc& desc, const AttentionArgs& args);
 Status attend_packed(const AttentionDesc& desc, const AttentionArgs& args);
@@ -36,6 +54,10 @@ enum class Family : std::int32_t { mma, wgmma };
 /// their numbers.
 enum class E4m3 : std::int32_t { as_it_is, as_f16 };
 
+/// What packed keys are for: the call that has them packed, in the fastest form that it allows, or any call
+/// of their scheme, with a bias or not, by either family.
+enum class PackedFor : std::int32_t { this_call, any_call };
+
 /// How the kernels cut a problem: a row of their table of tiles (mma/tile.h), which says too whether keys are
 /// cut in parts, and warps of a block of threads that have rows of their own. Kernels of wgmma take what is
 /// packed for that tile. ranges: of the keys of a sequence, at most, each with blocks of threads of its own,
@@ -45,6 +67,7 @@ struct Cut {
   Family family = Family::mma;
   E4m3 e4m3 = E4m3::as_it_is;
   std::int32_t ranges = 0;
+  PackedFor packed_for = PackedFor::this_call;
   bool operator==(const Cut&) const = default;
 };
 /// Those that hold a problem that is not refused, and fit the current device; attend() takes the first.

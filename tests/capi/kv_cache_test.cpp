@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "octet/octet.hpp"
+#include "tests/capi/kv_cache_cases.h"
 #include "tests/capi/support.h"
 #include "tests/sentence.h"
 
@@ -14,61 +15,6 @@ namespace octet::testing {
 namespace {
 
 constexpr std::int64_t kCapacity = 1100;
-constexpr float kAmax = 5;
-
-/// A scheme with a recipe that can be appended to.
-struct CacheCase {
-  std::string name;
-  Scheme scheme;
-  Recipe recipe;
-  float k_amax = 0, v_amax = 0;
-};
-
-CacheCase cache_case(Scheme scheme, Granularity k, Granularity v, float k_amax, float v_amax) {
-  CacheCase c{name_of(scheme), scheme, default_recipe_of(scheme).take(), k_amax, v_amax};
-  c.recipe.k = k, c.recipe.v = v;
-  c.recipe.smooth = Smooth::none, c.recipe.equalise = Equalise::off;
-  return c;
-}
-
-CacheCase cache_anchored(CacheCase c) {
-  c.name += " with an anchor";
-  c.recipe.smooth = Smooth::anchor;
-  return c;
-}
-
-std::vector<CacheCase> cache_cases() {
-  using G = Granularity;
-  const G none = default_recipe_of(Scheme::f32).take().k,
-          half = default_recipe_of(Scheme::int8_half).take().v,
-          hybrid = default_recipe_of(Scheme::fp8_hybrid).take().v;
-  CacheCase unrotated = cache_case(Scheme::int8, G::token, G::token, 0, 0);
-  unrotated.name += " without rotation", unrotated.recipe.rotate = Rotate::off;
-  CacheCase head = cache_case(Scheme::int8, G::head, G::head, kAmax, kAmax);
-  head.name += " with fixed scales";
-  return {cache_case(Scheme::int8, G::token, G::token, 0, 0),
-          cache_anchored(cache_case(Scheme::int8, G::token, G::token, 0, 0)),
-          unrotated,
-          head,
-          cache_case(Scheme::int8_shift, G::token, G::token, 0, 0),
-          cache_case(Scheme::int4, G::token, G::token, 0, 0),
-          cache_case(Scheme::int8_full, G::token, G::head, 0, kAmax),
-          cache_case(Scheme::int8_half, G::token, half, 0, 0),
-          cache_anchored(cache_case(Scheme::int8_fp8, G::token, G::head, 0, kAmax)),
-          cache_case(Scheme::int8_lut, G::token, G::head, 0, kAmax),
-          cache_case(Scheme::fp8, G::head, G::token, kAmax, 0),
-          cache_case(Scheme::fp8_hybrid, G::head, hybrid, kAmax, 0),
-          cache_anchored(cache_case(Scheme::integer, G::head, G::head, kAmax, kAmax)),
-          cache_case(Scheme::qflash, G::tensor, G::tensor, kAmax, kAmax),
-          cache_case(Scheme::f32, none, none, 0, 0),
-          cache_case(Scheme::f16, none, none, 0, 0),
-          cache_case(Scheme::bf16, none, none, 0, 0)};
-}
-
-/// Heads, queries and channels of a test.
-struct CacheShape {
-  std::int64_t batch, heads_q, heads_kv, tokens_q, dim;
-};
 
 /// Everything that a call against a cache writes.
 struct CacheOutput {
@@ -123,6 +69,11 @@ class CacheProblem {
                [&](const AttentionArgs& args) { return cache.attend(plan, args); });
   }
 
+  CacheOutput step(KvCache& cache, const AttentionPlan& plan, std::int64_t begin, std::int64_t end) const {
+    return run(cache.workspace_bytes(plan), [&](const AttentionArgs& args) {
+      return cache.step(tokens(k_, begin, end), tokens(v_, begin, end), plan, args);
+    });
+  }
   /// octet_attend on plain k and v.
   CacheOutput attend_plain(std::int64_t n) const {
     const AttentionPlan direct = plan(n);
@@ -263,6 +214,50 @@ TEST_F(KvCaches, CutLongKeysAsOtherCallsDo) {
     else
       expect_same(c, problem.attend(cache, plan), problem.attend_codes(5000), "codes");
   }
+}
+
+TEST_F(KvCaches, StepAsAppendingAndAttendingDo) {
+  for (const CacheCase& c : cache_cases()) {
+    const CacheProblem problem(c, {1, 4, 2, 1, 64}, 70);
+    const AttentionPlan plan = problem.plan(kCapacity);
+    KvCache calls = KvCache::create(plan, problem.options()).take(),
+            steps = KvCache::create(plan, problem.options()).take();
+    for (std::int64_t t = 0; t < 70; t += t < 60 ? 60 : 1) {
+      const std::int64_t end = t < 60 ? 60 : t + 1;
+      ASSERT_TRUE(problem.append(calls, t, end).ok());
+      expect_same(c, problem.step(steps, plan, t, end), problem.attend(calls, plan),
+                  "step to " + std::to_string(end));
+      ASSERT_EQ(steps.length(), end);
+    }
+  }
+}
+
+TEST_F(KvCaches, AreUnchangedByStepsThatFail) {
+  const CacheCase c = cache_cases()[0];
+  const CacheProblem problem(c, {1, 2, 1, 2, 32}, 60);
+  const AttentionPlan plan = problem.plan(64);
+  KvCache cache = KvCache::create(plan, problem.options()).take();
+  ASSERT_TRUE(problem.append(cache, 0, 60).ok());
+  const CacheOutput before = problem.attend(cache, plan);
+  const Tensor good({1, 1, 2, 32}, 1), five({1, 1, 5, 32}, 1);
+  Tensor bad({1, 1, 2, 32}, 1), q({1, 2, 2, 32}, 1), o({1, 2, 2, 32}), lse({1, 2, 2, 1});
+  bad.data[40] = std::numeric_limits<float>::quiet_NaN();
+  const Workspace workspace = Workspace::allocate(cache.workspace_bytes(plan)).take();
+  AttentionArgs args;
+  args.q.codes = q.view(), args.o = o.view(), args.lse = lse.view();
+  args.workspace = workspace.data(), args.workspace_bytes = workspace.bytes();
+  EXPECT_EQ(cache.step(five.view(), five.view(), plan, args).code(), Code::invalid_argument);
+  EXPECT_EQ(cache.step(good.view(), bad.view(), plan, args).code(), Code::non_finite);
+  AttentionArgs small = args;
+  small.workspace_bytes -= 1;
+  EXPECT_EQ(cache.step(good.view(), good.view(), plan, small).code(), Code::invalid_argument);
+  q.data[3] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(cache.step(good.view(), good.view(), plan, args).code(), Code::non_finite);
+  EXPECT_EQ(cache.length(), 60);
+  EXPECT_TRUE(problem.attend(cache, plan) == before);
+  q.data[3] = 1;
+  EXPECT_TRUE(cache.step(good.view(), good.view(), plan, args).ok()) << octet_last_error();
+  EXPECT_EQ(cache.length(), 62);
 }
 
 TEST_F(KvCaches, ForgetWhatIsTruncated) {
@@ -484,6 +479,8 @@ TEST(KvCacheHandle, MayBeNull) {
   EXPECT_EQ(octet_kv_cache_append(nullptr, nullptr, nullptr, nullptr), OCTET_INVALID_ARGUMENT);
   EXPECT_EQ(octet_kv_cache_truncate(nullptr, 0), OCTET_INVALID_ARGUMENT);
   EXPECT_EQ(octet_kv_cache_attend(nullptr, nullptr, nullptr), OCTET_INVALID_ARGUMENT);
+  EXPECT_EQ(octet_kv_cache_step(nullptr, nullptr, nullptr, nullptr, nullptr), OCTET_INVALID_ARGUMENT);
+  EXPECT_EQ(octet_kv_cache_set_stream(nullptr, nullptr), OCTET_INVALID_ARGUMENT);
 }
 
 }  // namespace

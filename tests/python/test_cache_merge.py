@@ -1,5 +1,7 @@
 """octet.KVCache and octet.merge_states."""
 
+import sys
+
 import numpy as np
 import pytest
 from conftest import exact, problem
@@ -49,6 +51,29 @@ def test_truncate_forgets():
     np.testing.assert_array_equal(cache.attend(q), short.attend(q))
     cache.truncate(0)
     assert (cache.attend(q) == 0).all()
+
+
+def test_a_step_is_append_and_attend():
+    q, k, v = problem(heads_kv=2, m=1, n=70)
+    calls, steps = cache_of(), cache_of()
+    for t in [slice(0, 60), *(slice(i, i + 1) for i in range(60, 70))]:
+        calls.append(k[:, :, t], v[:, :, t])
+        mask = np.random.default_rng(t.stop).random((1, t.stop)) < 0.5
+        o, lse = steps.step(q, k[:, :, t], v[:, :, t], attn_mask=mask, return_lse=True)
+        wanted, wanted_lse = calls.attend(q, attn_mask=mask, return_lse=True)
+        np.testing.assert_array_equal(o, wanted)
+        np.testing.assert_array_equal(lse, wanted_lse)
+    bad = np.full_like(k[:, :, :1], np.nan)
+    with pytest.raises(octet.NonFiniteError):
+        steps.step(q, bad, bad)
+    assert len(steps) == 70
+    np.testing.assert_array_equal(steps.attend(q), calls.attend(q))
+
+
+def test_a_cache_names_the_devices_that_there_are():
+    for device in ("mps", "cuda" if "torch" not in sys.modules else "xla"):
+        with pytest.raises(ValueError, match="device"):
+            cache_of(device=device)
 
 
 def test_tokens_before_heads_in_a_cache():

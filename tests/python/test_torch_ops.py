@@ -367,6 +367,30 @@ def test_cuda_does_not_wait():
 
 
 @pytest.mark.cuda
+@pytest.mark.parametrize("scheme", ["int8", "int8_half", "f16"])
+def test_cuda_cache_agrees_with_the_cpu(scheme):
+    q, k, v = tensors(m=1, n=300, dim=64)
+    there, here = (
+        octet.KVCache(capacity=400, heads_kv=k.shape[1], heads_q=q.shape[1], head_dim=64, batch=q.shape[0], scheme=scheme, device=device)
+        for device in ("cuda", "cpu")
+    )
+    there.append(k[:, :, :250].cuda(), v[:, :, :250].cuda())
+    here.append(k[:, :, :250], v[:, :, :250])
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for t in range(250, 300):
+            got = there.step(q.cuda(), k[:, :, t : t + 1].cuda(), v[:, :, t : t + 1].cuda())
+            wanted = here.step(q, k[:, :, t : t + 1], v[:, :, t : t + 1])
+            assert (got.cpu() - wanted).norm() < 0.01 * wanted.norm()
+    there.truncate(280), here.truncate(280)
+    assert (there.attend(q.cuda()).cpu() - here.attend(q)).norm() < 0.01 * wanted.norm()
+    with pytest.raises(ValueError, match="device"):
+        there.append(k[:, :, :1], v[:, :, :1])
+    assert len(there) == 280
+
+
+@pytest.mark.cuda
 def test_cuda_opcheck_and_codes():
     q, k, v = (x.half().cuda() for x in tensors())
     torch.library.opcheck(torch.ops.octet.attention.default, (q, k, v, None, None, None, None, *what()))

@@ -72,6 +72,13 @@ struct KeyRanges {
   std::int32_t batches = 0;       ///< batch entries of a range's outputs
 };
 
+/// Key blocks of each sequence that a packing launch has where it has not all: `count`, from number `first`
+/// on.
+struct PackedPart {
+  Divider count{1};
+  std::int32_t first = 0;
+};
+
 /// When the call lets the next kernel on the stream start: as soon as its own blocks of threads have done so,
 /// or when these are done with their keys.
 enum class NextStarts : std::uint8_t { early, late };
@@ -83,6 +90,7 @@ struct Call {
   bool tensor_scales[3] = {};        ///< of q, k, v: whether the one scale goes into prepare
   bool is_placed_by_memory = false;  ///< whether tensor_scales or cu_seqlens are read before all else
   bool has_ranges = false;           ///< whether keys are cut: `ranges`
+  bool packs_part = false;           ///< whether packing has some key blocks only: `part`
   NextStarts next_starts = NextStarts::late;
   bool q_in_chunks = false, o_in_chunks = false;  ///< rows lie as the products take them; as they are stored
   bool wants_lse = false, wants_o_scale = false;
@@ -100,6 +108,7 @@ struct Call {
   DeviceTensor o, lse, o_scale, q_anchor;  ///< data null: none
   DeviceTensor bias;                       ///< strides 0 where an axis is broadcast
   KeyRanges ranges;
+  PackedPart part;
 };
 
 }  // namespace octet::cuda

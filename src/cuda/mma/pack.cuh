@@ -66,7 +66,7 @@ class Packing {
 
   /// Addresses come before the wait for whoever wrote codes and scales, and cost no time of their own then.
   __device__ void run() {
-    const std::int32_t group = static_cast<std::int32_t>(blockIdx.x);
+    const std::int32_t group = this->group();
     const Divider size = call_.key_block;
     const std::int32_t index = attn::sequence_of_group(call_.keys, group, size);
     const attn::Sequence keys = attn::sequence_at(call_.keys, index);
@@ -99,6 +99,14 @@ class Packing {
   using ElementOf = typename attn::Element<kOperand>::Type;
 
   static __device__ int thread() { return static_cast<int>(threadIdx.x); }
+  /// The key block of the block of threads, as those of all sequences are numbered.
+  __device__ std::int32_t group() const {
+    const auto number = static_cast<std::int32_t>(blockIdx.x);
+    if (!call_.packs_part) [[likely]]
+      return number;
+    const std::int32_t sequence = number / call_.part.count;
+    return sequence * call_.keys.groups + call_.part.first + (number - sequence * call_.part.count);
+  }
   __device__ int keys() const { return 1 << shape_.log2_keys; }
   __device__ int channels() const { return 1 << shape_.log2_channels; }
 

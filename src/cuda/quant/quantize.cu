@@ -9,6 +9,7 @@
 #include "cuda/quant/plan.cuh"
 #include "cuda/quant/short_sequences.cuh"
 #include "cuda/quant/sums.cuh"
+#include "cuda/quant/token_floors.cuh"
 #include "quant/check.h"
 #include "quant/codes.h"
 
@@ -32,6 +33,11 @@ struct Call {
     return reinterpret_cast<T*>(scratch + offset);
   }
   bool is_shared() const { return words.shared_amax || recipe.shared_amax > 0; }
+  /// Whether what K is shifted by is where it goes already.
+  bool has_shift() const {
+    return recipe.smooth == Smooth::anchor && recipe.anchor.data && recipe.anchor.data == out.mean.data &&
+           recipe.anchor.shape == out.mean.shape;
+  }
 };
 
 Subtrees subtrees_of(const Call& call) {
@@ -45,7 +51,7 @@ void smooth(Call& call) {
   if (call.recipe.smooth == Smooth::none) return;
   if (call.recipe.smooth == Smooth::mean)
     launch_mean(call.rows, subtrees_of(call), call.out.mean, call.stream);
-  else
+  else if (!call.has_shift())
     launch_anchor(call.rows, call.recipe.anchor, call.out.mean, call.stream);
   call.rows.shift = call.out.mean;
 }
@@ -182,8 +188,9 @@ void quantize_in_steps(Call& call) {
 /// A call as the kernel of short sequences takes it, if takes_short_sequences() says so.
 ShortOperand short_operand(const Call& call) {
   const quant::OperandRecipe& recipe = call.recipe;
-  ShortOperand operand{call.rows, coding_of(call), 0};
-  if (recipe.smooth == Smooth::mean) operand.rows.shift = call.out.mean;
+  ShortOperand operand{call.rows, coding_of(call)};
+  if (recipe.smooth != Smooth::none) operand.rows.shift = call.out.mean;
+  operand.has_shift = call.has_shift();
   if (recipe.rotate == Rotate::on) set_rotation(operand.rows, call.x.shape[3], recipe.rotation_seed);
   if (recipe.equalise == Equalise::on) operand.rows.exponent = call.out.channel_exponent;
   operand.rows.confine = confine_of(recipe.format);
@@ -215,6 +222,49 @@ void quantize_together(std::span<ShortOperand> operands, std::uint32_t* words, v
   launch_short_sequences(operands, stream);
 }
 
+/// The floors, if any, of an operand whose scales have been made without.
+void raise_scales(const PlainOperand& x, void* stream) {
+  if (!x.floors.largest) return;
+  TokenFloors of;
+  of.rows = reading_of(x.x, x.sequences, x.x.shape[3]);
+  of.rows.confine = confine_of(x.recipe.format);
+  of.coding.codes = x.out.codes, of.coding.scales = x.out.scales;
+  of.coding.in_vectors = codes_in_vectors(x.out.codes);
+  of.coding.clamps = true;
+  of.coding.making.rule = x.recipe.rule, of.coding.making.largest_code = x.recipe.largest_code;
+  of.floors = x.floors;
+  launch_token_floors(of, stream);
+}
+
+/// Operands of short sequences, until they are launched together.
+class Together {
+ public:
+  Together(void* scratch, void* stream)
+      : words_(static_cast<std::uint32_t*>(scratch)),  // where ScratchPlan has them
+        stream_(stream) {}
+
+  /// A token by itself finds its floor there.
+  void add(ShortOperand operand, const PlainOperand& of) {
+    if (count_ == kMostTogether) launch();
+    if (of.x.shape[2] == 1) operand.floors = of.floors;
+    of_[count_] = &of, operands_[count_++] = operand;
+  }
+  void launch() {
+    if (count_ == 0) return;
+    quantize_together({operands_, count_}, words_, stream_);
+    for (std::size_t i = 0; i < count_; ++i)
+      if (!operands_[i].floors.largest) raise_scales(*of_[i], stream_);
+    count_ = 0;
+  }
+
+ private:
+  ShortOperand operands_[kMostTogether];
+  const PlainOperand* of_[kMostTogether] = {};
+  std::size_t count_ = 0;
+  std::uint32_t* words_;
+  void* stream_;
+};
+
 }  // namespace
 
 std::int64_t quantize_scratch_bytes(const std::array<std::int64_t, 4>& shape,
@@ -224,9 +274,7 @@ std::int64_t quantize_scratch_bytes(const std::array<std::int64_t, 4>& shape,
 
 Status quantize(std::span<const PlainOperand> operands, void* scratch, void* stream, const DeviceWords& words,
                 Launches launches) {
-  ShortOperand together[kMostTogether];
-  std::size_t count = 0;
-  auto* const words_of_tensors = static_cast<std::uint32_t*>(scratch);  // where ScratchPlan has them
+  Together together(scratch, stream);
   for (const PlainOperand& of : operands) {
     OCTET_TRY(quant::check_quantize(of.x, of.sequences, of.recipe, of.out));
     if (of.x.shape[2] == 0) continue;
@@ -243,17 +291,17 @@ Status quantize(std::span<const PlainOperand> operands, void* scratch, void* str
               static_cast<unsigned char*>(scratch),
               stream,
               reading_of(of.x, of.sequences, plan.channels)};
-    if (launches == Launches::fewest && of.recipe.smooth != Smooth::anchor) {
+    if (launches == Launches::fewest && (of.recipe.smooth != Smooth::anchor || call.has_shift())) {
       const ShortOperand operand = short_operand(call);
       if (takes_short_sequences(operand)) {
-        if (count == kMostTogether) quantize_together({together, count}, words_of_tensors, stream), count = 0;
-        together[count++] = operand;
+        together.add(operand, of);
         continue;
       }
     }
     quantize_in_steps(call);
+    raise_scales(of, stream);
   }
-  if (count > 0) quantize_together({together, count}, words_of_tensors, stream);
+  together.launch();
   return launch_status("the quantiser");
 }
 
@@ -261,6 +309,12 @@ Status quantize(const TensorView& x, const Sequences& sequences, const quant::Op
                 const QuantizedTensor& out, void* scratch, void* stream, const DeviceWords& words) {
   const PlainOperand operand{x, sequences, recipe, out};
   return quantize({&operand, 1}, scratch, stream, words, Launches::one_a_step);
+}
+
+Status put_anchor(const TensorView& anchor, const TensorView& mean, void* stream) {
+  launch_anchor(reading_of(mean, {mean.shape[0], mean.shape[2], nullptr}, mean.shape[3]), anchor, mean,
+                stream);
+  return launch_status("the quantiser");
 }
 
 }  // namespace octet::cuda

@@ -39,13 +39,25 @@ std::int64_t quantize_scratch_bytes(const std::array<std::int64_t, 4>& shape,
 /// are the GPU's. Codes have at most kMostChannels channels, and the tensor fewer than 2^30 rows.
 ///
 /// s8 and s4 have no NaN and no Inf: the row of a token that holds one becomes zeros, as on the CPU, but the
-/// call returns ok; `words.non_finite` tells. cu_seqlens is trusted: it begins with 0, never falls, and
-/// tokens beyond its last entry are not touched.
+/// call returns ok; `words.non_finite` tells. A recipe's anchor that is out.mean itself is taken as it is:
+/// f32 [batch, head, 1, dim] of finite numbers (put_anchor()). cu_seqlens is trusted: it begins with 0, never
+/// falls, and tokens beyond its last entry are not touched.
 ///
 /// scratch: quantize_scratch_bytes() bytes, aligned to 16, whose content does not matter before and after; of
 /// one call at a time.
 Status quantize(const TensorView& x, const Sequences& sequences, const quant::OperandRecipe& recipe,
                 const QuantizedTensor& out, void* scratch, void* stream, const DeviceWords& words = {});
+
+/// Floors of tokens' scales where a cache has others before them: each at least 2^-octaves of the largest
+/// that its head has had so far, and first_floor. For dense tensors and recipes of scales by token, without
+/// other floors, rotation and shift.
+struct ScaleFloors {
+  float* largest = nullptr;  ///< [batch * head][capacity]: the largest so far, of those before and then
+                             ///< these; null: no floors
+  std::int64_t capacity = 0, before = 0;  ///< tokens of a head in `largest`, and those before x
+  int octaves = 0;
+  float first_floor = 0;
+};
 
 /// One operand of several.
 struct PlainOperand {
@@ -53,6 +65,7 @@ struct PlainOperand {
   Sequences sequences;
   quant::OperandRecipe recipe;
   QuantizedTensor out;
+  ScaleFloors floors = {};
 };
 
 enum class Launches : std::int32_t {
@@ -63,6 +76,10 @@ enum class Launches : std::int32_t {
 /// quantize() of each, with the same bits. scratch: the most that any of them needs.
 Status quantize(std::span<const PlainOperand> operands, void* scratch, void* stream, const DeviceWords& words,
                 Launches launches = Launches::fewest);
+
+/// What K is shifted by for good: `anchor`, f32, f16 or bf16 [batch or 1, head, 1, dim], with zeros for NaN
+/// and Inf, in `mean`, f32 [batch, head, 1, dim]: what quantize() makes of a recipe's anchor.
+Status put_anchor(const TensorView& anchor, const TensorView& mean, void* stream);
 
 /// Bytes of device memory that dequantize() needs for its own use.
 std::int64_t dequantize_scratch_bytes(const Sequences& sequences);

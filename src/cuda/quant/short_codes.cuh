@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/quant/short_statistics.cuh"
+#include "cuda/quant/token_floors.cuh"
 #include "cuda/quant/write_codes.cuh"
 
 namespace octet::cuda {
@@ -19,7 +20,10 @@ class ShortSequence : ShortStatistics<kRowVectorsLog2, kVectorsLog2, kGroupScale
   /// factor: of all channels (Factors).
   __device__ void run(const float* factor) {
     stage();
-    if (r_.shift.data) find_mean();
+    if (has_shift_)
+      take_shift();
+    else if (r_.shift.data)
+      find_mean();
     if (r_.exponent.data) find_exponents();
     if (has_groups(k_)) {
       if constexpr (kGroupScales == GroupScales::shared) {
@@ -34,7 +38,8 @@ class ShortSequence : ShortStatistics<kRowVectorsLog2, kVectorsLog2, kGroupScale
 
  private:
   using Base::b_, Base::dtype_, Base::end_, Base::first_, Base::first_group_, Base::groups_, Base::h_;
-  using Base::find_exponents, Base::find_mean, Base::group_of, Base::peaks, Base::place, Base::rscales;
+  using Base::find_exponents, Base::floors_, Base::find_mean, Base::has_shift_, Base::take_shift,
+      Base::group_of, Base::peaks, Base::place, Base::rscales;
   using Base::k_, Base::lane_, Base::look_, Base::r_, Base::tokens_, Base::wide_;
   using Base::kCount, Base::kRowVectors, Base::kVectors;
   using Base::stage, Base::thread, Base::threads, Base::vectors, Base::words;
@@ -197,6 +202,15 @@ class ShortSequence : ShortStatistics<kRowVectorsLog2, kVectorsLog2, kGroupScale
     }
   }
 
+  /// The scale of the head's only token, which follows others.
+  __device__ quant::Scale floored(const quant::Scale& own) const {
+    const std::int64_t unit = std::int64_t{b_} * r_.order.heads + h_;
+    float* const at = floors_.largest + unit * floors_.capacity + floors_.before;
+    const float largest = floors_.before > 0 ? at[-1] : 0.0f, floor = floor_after(floors_, largest);
+    if (lane_.first == 0) *at = largest_with(floors_, largest, own.scale);
+    return own.scale < floor ? raised(k_.making, floor) : own;
+  }
+
   __device__ void encode(const float* factor) {
     for_rows(lane_, first_, end_, [&](int row) {
       const bool exists = row < end_;
@@ -205,7 +219,8 @@ class ShortSequence : ShortStatistics<kRowVectorsLog2, kVectorsLog2, kGroupScale
       if (!exists) return;
       if (k_.scale_of == ScaleOf::token) {
         const float floor = has_groups(k_) ? rscales()[group_of(row) - first_group_] : 0.0f;
-        const quant::Scale scale = k_.making.of(float_of(peak), floor);
+        quant::Scale scale = k_.making.of(float_of(peak), floor);
+        if (floors_.largest) scale = floored(scale);
         if (lane_.first == 0)
           static_cast<float*>(k_.scales.data)[row_offset(k_.scales, b_, h_, row)] = scale.scale;
 #pragma unroll

@@ -75,6 +75,8 @@ class ShortRows {
         lane_(kLanesLog2),
         wide_(kRowVectorsLog2),
         dtype_(x.rows.x.dtype),
+        has_shift_(x.has_shift),
+        floors_(x.floors),
         tokens_(static_cast<int>(x.rows.x.shape[2])),
         plan_(tokens_, kWidth, group_words(x.coding)),
         memory_(memory) {
@@ -173,6 +175,8 @@ class ShortRows {
   const Lane lane_;  ///< of rows on their way to codes
   const Lane wide_;  ///< of what all rows have in common: a vector a thread
   const DType dtype_;
+  const bool has_shift_;
+  const ScaleFloors& floors_;
   const int tokens_;
   const ShortSpace plan_;
   std::uint32_t* const memory_;

@@ -2,16 +2,20 @@
 #pragma once
 #include <span>
 
+#include "cuda/quant/quantize.h"
 #include "cuda/quant/scaling.cuh"
 
 namespace octet::cuda {
 
 /// An operand all of whose steps are done in one launch.
 struct ShortOperand {
-  RowReading rows;  ///< shift.data: K's mean is taken, and goes there; exponent.data: V's exponents likewise
+  RowReading rows;  ///< shift.data: K's mean is taken, and goes there, unless it has_shift; exponent.data:
+                    ///< V's exponents likewise
   Coding coding;  ///< groups: those that share a scale, or a floor of tokens' scales; with a shared amax the
                   ///< scales are of that, and nothing is measured
-  int rows_of_part = 0;  ///< of a block of threads; set by the launch
+  bool has_shift = false;   ///< what K is shifted by is there
+  ScaleFloors floors = {};  ///< of sequences of one token
+  int rows_of_part = 0;     ///< of a block of threads; set by the launch
 };
 
 /// Whether launch_short_sequences() takes the operand: dense sequences of 16-bit numbers that shared memory

@@ -18,10 +18,17 @@ class ShortStatistics : public ShortRows<kRowVectorsLog2, kVectorsLog2, kGroupSc
   using Base::Base;
 
  protected:
-  using Base::dtype_, Base::k_, Base::plan_, Base::r_, Base::tokens_, Base::wide_;
+  using Base::dtype_, Base::has_shift_, Base::k_, Base::plan_, Base::r_, Base::tokens_, Base::wide_;
   using Base::exchanged, Base::halves, Base::largest, Base::leaf_count, Base::leaves, Base::numbers_of;
   using Base::kRowVectors, Base::kWidth;
   using Base::place, Base::tells, Base::thread, Base::threads, Base::unit_offset, Base::vectors, Base::words;
+
+  /// What each channel is shifted by, in words(), where it is known.
+  __device__ void take_shift() {
+    if (const int c = thread(); c < kWidth)
+      words()[c] = c < r_.dim ? static_cast<const float*>(r_.shift.data)[unit_offset(r_.shift) + c] : 0.0f;
+    __syncthreads();
+  }
 
   /// The mean of each channel, in words().
   __device__ void find_mean() {

@@ -1,0 +1,388 @@
+#include "cuda/cuts.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "cuda/ranges.h"
+#include "cuda/runtime/device.h"
+#include "cuda/wgmma/fill.h"
+#include "quant/quantize.h"
+
+namespace octet::cuda {
+namespace {
+
+/// Channels that the kernels' tile holds: rotation may have padded Q and K.
+std::int64_t widest_dim(const AttentionDesc& d, std::int64_t code_dim) {
+  return std::max(code_dim, d.head_dim_v);
+}
+
+/// Q's and K's channels as codes.
+std::int64_t code_dim(const AttentionDesc& d) {
+  return d.recipe.rotate == Rotate::on ? quant::rotated_dim(d.head_dim) : d.head_dim;
+}
+
+/// Keys of the widest key block that there can be.
+std::int64_t widest_block(const AttentionDesc& d) {
+  return d.sequences > 0 ? d.key_block : std::min(d.key_block, std::max<std::int64_t>(d.tokens_k, 1));
+}
+
+bool is_one_of(Granularity g, std::initializer_list<Granularity> list) {
+  return std::ranges::find(list, g) != list.end();
+}
+
+/// The fastest form that the problem allows and the scheme has for a family of kernels, of keys that are
+/// packed for any call the one that has all. Hopper's read what mma's pack.
+Form form_of(const AttentionDesc& d, Family family, E4m3 e4m3, PackedFor packed_for) {
+  using G = Granularity;
+  const bool hopper = family == Family::wgmma;
+  const auto has = [&](Form form) {
+    const mma::Kernels* kernels = mma::kernels_of(d.scheme, form);
+    if (!kernels || (hopper && !wgmma::kernels_of(d.scheme, form))) return false;
+    return !kernels->multiplies_e4m3 || (e4m3 == E4m3::as_it_is && runtime::multiplies_e4m3());
+  };
+  const bool is_of_call = packed_for == PackedFor::this_call && d.bias == AttentionDesc::Bias::none;
+  if (is_of_call && is_one_of(d.recipe.v, {G::tensor, G::head, G::channel})) {
+    if (is_one_of(d.recipe.k, {G::tensor, G::head, G::block}) && has(Form::uniform)) return Form::uniform;
+    if (hopper && has(Form::late)) return Form::late;
+  }
+  return has(Form::native) ? Form::native : Form::general;
+}
+
+}  // namespace
+
+std::int64_t groups_of_sequence(std::int64_t tokens, std::int64_t size) { return (tokens + size - 1) / size; }
+
+std::int64_t groups_of(const AttentionDesc& d, std::int64_t tokens, std::int64_t size) {
+  if (d.sequences > 0) return tokens / size + d.sequences;
+  return d.batch * groups_of_sequence(tokens, size);
+}
+
+std::int64_t key_blocks_of(const AttentionDesc& d) {
+  const std::int64_t tokens = d.sequences > 0 ? d.tokens_k / d.sequences : d.tokens_k;
+  return (tokens + d.key_block - 1) / d.key_block;
+}
+
+AttentionDesc with_keys(AttentionDesc d, std::int64_t tokens_k) {
+  d.tokens_k = tokens_k;
+  return d;
+}
+
+int tile_of(const AttentionDesc& d) { return mma::tile_for(widest_dim(d, code_dim(d)), widest_block(d)); }
+
+const mma::Kernels& kernels_for(const AttentionDesc& d, const Cut& cut) {
+  return *mma::kernels_of(d.scheme, form_of(d, cut.family, cut.e4m3, cut.packed_for));
+}
+
+const wgmma::Kernels* hopper_kernels_for(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
+  const mma::Tile tile = mma::kTileTable[tile_index];
+  const int index = wgmma::tile_for(tile.head_dim, tile.keys);
+  if (index < 0 || d.bias != AttentionDesc::Bias::none || !runtime::is_hopper()) return nullptr;
+  return wgmma::kernels_of(d.scheme, form_of(d, Family::wgmma, E4m3::as_it_is, packed_for));
+}
+
+std::int32_t hopper_rows(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
+  const mma::Tile tile = mma::kTileTable[tile_index];
+  const int index = wgmma::tile_for(tile.head_dim, tile.keys);
+  return hopper_kernels_for(d, tile_index, packed_for)->warpgroups[index] * wgmma::kRowsAWarpgroup;
+}
+
+std::int64_t blocks_of(const AttentionDesc& d, std::int32_t warps) {
+  return groups_of(d, d.tokens_q, warps * mma::kRowsAWarp) * d.heads_q;
+}
+
+bool fits(const AttentionDesc& d, const Cut& cut) {
+  const std::int64_t bytes = kernels_for(d, cut).shared_bytes(cut.tile, cut.warps);
+  return bytes > 0 && bytes <= runtime::shared_bytes();
+}
+
+namespace {
+
+/// Whether all blocks of threads of a cut that parts the keys run at once, `most` a processor. Each part has
+/// one buffer, into which its next key block is not copied ahead: where there are many, fewer may share a
+/// processor.
+bool runs_at_once(const AttentionDesc& d, const Cut& parts) {
+  constexpr std::int64_t kOfTwoBlocks = 3, kOfMany = 2;  // that registers hold; that were measured
+  const std::int64_t most = key_blocks_of(d) > mma::kTileTable[parts.tile].key_parts ? kOfMany : kOfTwoBlocks;
+  const std::int64_t fit = runtime::blocks_of(kernels_for(d, parts).shared_bytes(parts.tile, parts.warps));
+  return fits(d, parts) && blocks_of(d, parts.warps) <= std::min(most, fit) * runtime::processors();
+}
+
+/// Blocks of threads of a call's rows, as many rows as `warps` warps have in each, whose keys are not cut.
+/// joined: query heads that are computed together.
+std::int64_t row_tiles_of(const AttentionDesc& d, std::int64_t joined, std::int32_t warps) {
+  const std::int64_t sequences = d.sequences > 0 ? d.sequences : d.batch;
+  return groups_of_sequence(tokens_of_sequence(d, d.tokens_q) * joined, warps * mma::kRowsAWarp) *
+         (d.heads_q / joined) * sequences;
+}
+
+/// Warps of a block of threads that have so many rows of a head.
+std::int32_t warps_of_rows(std::int64_t rows) {
+  std::int32_t warps = 1;
+  while (warps < mma::kMostWarps && rows > warps * mma::kRowsAWarp) warps *= 2;
+  return warps;
+}
+
+std::int32_t warps_of_ranges(const AttentionDesc& d) {
+  return warps_of_rows(tokens_of_sequence(d, d.tokens_q) * RangeCut(d, 1).joined);
+}
+
+/// Ranges of a sequence of average length that give each of `all` processors so many blocks of threads, as
+/// long as each other. A range has two key blocks or more, and of tiles of many rows one for each warp, for
+/// else its outputs would be as much as its keys.
+std::int64_t even_ranges(const AttentionDesc& d, std::int32_t warps, std::int64_t of_processor,
+                         std::int64_t all) {
+  constexpr std::int64_t kLeast = 2;
+  const std::int64_t blocks = seen_blocks(d), least = std::max<std::int64_t>(kLeast, warps);
+  const std::int64_t tiles = row_tiles_of(d, RangeCut(d, 1).joined, warps);
+  const std::int64_t ranges = std::max<std::int64_t>(std::min(of_processor * all / tiles, blocks / least), 1);
+  return groups_of_sequence(blocks, groups_of_sequence(blocks, ranges));
+}
+
+}  // namespace
+
+/// Ranges of the keys of a call that takes ranges by itself, 0 elsewhere. Where the tiles of all rows leave
+/// half of `all` processors free, so many as give each two blocks of threads, of one warp and up to 64
+/// channels four (docs/cuda-measurements.md). Less than
+/// kLeast are not worth merging, unless heads are joined for them, which more calls are where it leaves half
+/// of the tiles or less; packed ones, for their longest sequences, wherever a row tile has all of one's rows,
+/// with up to kLongest times kMostRangeRows of outputs.
+std::int32_t usual_ranges(const AttentionDesc& d, std::int64_t all) {
+  constexpr std::int64_t kOfProcessor = 2, kOfNarrow = 4, kLeastKeys = 1024, kLeast = 4;
+  if (!may_have_ranges(d) || !kernels_for(d, Cut{}).merges_ranges) return 0;
+  if (seen_blocks(d) * d.key_block < kLeastKeys) return 0;
+  const RangeCut cut(d, 1);
+  const std::int32_t warps = warps_of_ranges(d);
+  const std::int64_t tiles = row_tiles_of(d, cut.joined, warps),
+                     sequences = std::max<std::int64_t>(d.sequences, 1);
+  const bool are_few = 2 * tiles <= all;
+  const bool have_one_tile = cut.rows() <= mma::kMostWarps * mma::kRowsAWarp * sequences;
+  const bool saves = have_one_tile && (d.sequences > 0 || 2 * tiles <= row_tiles_of(d, 1, warps));
+  if (!are_few && !saves) return 0;
+  const bool narrow = warps == 1 && mma::kTileTable[tile_of(d)].head_dim <= 64;
+  const std::int64_t rows = cut.batches * cut.heads * cut.rows();
+  const std::int64_t ranges = std::max<std::int64_t>(
+      std::min(even_ranges(d, warps, narrow ? kOfNarrow : kOfProcessor, all), kMostRangeRows / rows), 1);
+  if (ranges < kLeast && !saves) return 0;
+  if (d.sequences == 0) return static_cast<std::int32_t>(ranges);
+  const std::int64_t most =
+      std::clamp<std::int64_t>(RangeCut::kLongest * kMostRangeRows / rows, 1, RangeCut::kLongest * ranges);
+  return most > 1 || cut.joined > 1 ? static_cast<std::int32_t>(most) : 0;
+}
+
+namespace {
+
+/// Whether each row has so many key blocks and sees all their keys, and no bias is added: what tiles of lone
+/// blocks are for.
+bool has_lone_blocks(const AttentionDesc& d, std::int32_t blocks) {
+  return d.sequences == 0 && d.bias == AttentionDesc::Bias::none && d.mask == Mask::none &&
+         d.window_left < 0 && d.window_right < 0 && key_blocks_of(d) == blocks;
+}
+
+/// Hopper's own kernels have one block of threads a processor, and take a while to begin: a call is for them
+/// where it keeps most processors busy to its end, and its rows have many keys. Up to 64 channels mma.sync is
+/// not as far behind, least of all where keys share their scales and it has the products. Rows of fewer keys
+/// are for them where they fill their tiles (wgmma/fill.h).
+bool suits_hopper(const AttentionDesc& d) {
+  const int tile = tile_of(d);
+  if (!hopper_kernels_for(d, tile)) return false;
+  const bool narrow = mma::kTileTable[tile].head_dim <= 64;
+  const Form form = form_of(d, Family::mma, E4m3::as_it_is, PackedFor::this_call);
+  const mma::Kernels& kernels = kernels_for(d, Cut{});
+  const bool uniform = form == Form::uniform && !kernels.multiplies_e4m3;
+  // Measured: of 512 keys uniform int8 and int4 are faster by mma.sync unless tiles are full, or always.
+  const bool takes_more = narrow && (uniform || d.scheme == Scheme::int4);
+  constexpr std::int64_t kMany = 512, kMore = 1024;
+  const std::int64_t least_percent = narrow ? 70 : 50;
+  const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1), rows = hopper_rows(d, tile);
+  const std::int64_t tiles = groups_of(d, d.tokens_q, rows) * d.heads_q;
+  const std::int64_t at_once = (tiles + all - 1) / all * all;  // of as many turns
+  // Rows of one warp, of bytes: a card full of mma.sync's blocks of threads reads keys faster (32 x 32 x 1 of
+  // 4096 x 128, int8 on an H200: 321 instead of 403 us; f16 584 and 562).
+  constexpr std::int64_t kFull = 3, kWidest = 128;
+  if (tokens_of_sequence(d, d.tokens_q) <= mma::kRowsAWarp && tiles > kFull * all &&
+      mma::kTileTable[tile].head_dim <= kWidest && kernels.k_dtype == DType::s8 && kernels.v_bytes == 1)
+    return false;
+  const std::int64_t keys = key_blocks_of(d) * d.key_block;
+  if (keys >= (takes_more ? kMore : kMany) && 100 * tiles >= least_percent * at_once) return true;
+  if (narrow && uniform && keys < kMany) return false;
+  const std::int64_t rows_of_call = d.tokens_q * (d.sequences > 0 ? 1 : d.batch) * d.heads_q;
+  const int index = wgmma::tile_for(mma::kTileTable[tile].head_dim, mma::kTileTable[tile].keys);
+  return 100 * rows_of_call >= wgmma::least_fill(d.scheme, form, index, key_blocks_of(d)) * at_once * rows;
+}
+
+/// The cut for rows of one or two key blocks; tile -1: they are not, or the scheme has none. Two are computed
+/// by two warps, or by one where all blocks of threads then run at once and those of two would not: 8 x 12 x
+/// 197 x 64 15.0 us by two, 13.3 by one, 64 x 6 47.9 and 51.0 (H200).
+Cut lone_cut(const AttentionDesc& d, const Cut& usual) {
+  constexpr std::int32_t kFew = 2, kOfFew = 4, kOfMost = 3;  // blocks of threads that registers hold
+  const std::int64_t all = runtime::processors();
+  const auto blocks = static_cast<std::int32_t>(std::min<std::int64_t>(key_blocks_of(d), kFew));
+  if (blocks < 1 || !has_lone_blocks(d, blocks)) return {-1};
+  const auto tile = [&](std::int32_t parts) {
+    return mma::lone_tile(usual.tile, blocks, parts, widest_block(d));
+  };
+  Cut cut{tile(blocks), blocks == 1 ? usual.warps : kFew};
+  const Cut in_turn{blocks == 1 ? -1 : tile(1), mma::kMostWarps};
+  if (in_turn.tile >= 0 && fits(d, in_turn) && blocks_of(d, cut.warps) > kOfFew * all &&
+      blocks_of(d, in_turn.warps) <= kOfMost * all)
+    cut = in_turn;
+  if (cut.tile >= 0 && !fits(d, cut)) cut.tile = -1;
+  return cut;
+}
+
+Cut hopper_cut(const AttentionDesc& d, int tile_index, PackedFor packed_for = PackedFor::this_call) {
+  Cut cut{tile_index, hopper_rows(d, tile_index, packed_for) / mma::kRowsAWarp, Family::wgmma};
+  cut.packed_for = packed_for;
+  return cut;
+}
+
+/// The cut in ranges of a call that takes these; ranges 0: it does not. Of wide rows of bytes all warps that
+/// there may be copy keys, whether they have rows or not (32 over 8 x 1 of 4096 x 128, int8 on an H200: 11.8
+/// us instead of 12.4, batch 32 of it 78 instead of 88; f16 19.6 instead of 14.3, for less blocks of threads
+/// fit).
+Cut range_cut(const AttentionDesc& d) {
+  Cut cut{mma::tile_of_ranges(tile_of(d)), warps_of_ranges(d)};
+  cut.ranges = usual_ranges(d, runtime::processors());
+  if (mma::kTileTable[cut.tile].head_dim > 64 && kernels_for(d, cut).k_bytes == 1)
+    cut.warps = mma::kMostWarps;
+  while (cut.warps > 1 && !fits(d, cut)) cut.warps /= 2;
+  const Cut parts{mma::tile_like(cut.tile, 2, mma::kTileTable[cut.tile].computed), 1};
+  if (cut.warps == 1 && parts.tile >= 0 && fits(d, parts)) cut.tile = parts.tile;
+  return cut;
+}
+
+}  // namespace
+
+/// The smallest tile that holds the problem, where the scheme has one with places left out. Warps of a block
+/// of threads share what they copy of K and V: as many as there may be, but two where a processor then has up
+/// to three blocks of those, for the work is then shared out more evenly (8 x 6 x 197 x 64 on an H200: 7.1
+/// instead of 7.6 us), unless more warps leave half of the processors to the next call (4 x 12 x 49 x 32: 3.2
+/// instead of 3.9 us); fewer where more do not fit the shared memory, or would have no rows on a full card
+/// (`integer` of 32 x 32 over 8 x 1 of 4096 x 128: 354 us by one, 567 by four). Where a row has several key
+/// blocks and the card has room, their keys are cut in parts, each with two warps, or with one where the
+/// blocks of two would be one on some processors and two on others (8 x 3 x 197 x 64: 5.6 instead of 5.8 us).
+/// bench/cuda_tiles.cpp measures the others (docs/cuda-measurements.md).
+Cut usual_cut(const AttentionDesc& d) {
+  if (const Cut ranges = range_cut(d); ranges.ranges > 0 && fits(d, ranges)) return ranges;
+  if (suits_hopper(d)) return hopper_cut(d, tile_of(d));
+  constexpr std::int32_t kFew = 2;
+  constexpr std::int64_t kFewBlocks = 3;
+  const std::int64_t all = runtime::processors();
+  Cut cut{mma::narrowest_tile(tile_of(d), widest_block(d)), mma::kMostWarps};
+  if (!fits(d, {cut.tile, 1})) cut.tile = tile_of(d);
+  const bool short_of_half =
+      key_blocks_of(d) <= 1 && 2 * blocks_of(d, kFew) > all && 2 * blocks_of(d, cut.warps) <= all;
+  if (blocks_of(d, kFew) > kFewBlocks * all)
+    cut.warps = warps_of_rows(tokens_of_sequence(d, d.tokens_q));
+  else if (!short_of_half)
+    cut.warps = kFew;
+  while (cut.warps > 1 && !fits(d, cut)) cut.warps /= 2;
+  if (const Cut lone = lone_cut(d, cut); lone.tile >= 0) return lone;
+  Cut parts{mma::tile_like(cut.tile, 2, mma::kTileTable[cut.tile].computed), kFew};
+  if (parts.tile < 0 || key_blocks_of(d) < 2 || !runs_at_once(d, parts)) return cut;
+  const Cut single{parts.tile, 1};
+  const bool is_uneven = blocks_of(d, kFew) > all && blocks_of(d, kFew) < 2 * all;
+  return is_uneven && runs_at_once(d, single) ? single : parts;
+}
+
+namespace {
+
+/// Ranges that a cut may have: that give each processor one block of threads to four.
+std::vector<std::int32_t> ranges_of(const AttentionDesc& d, const Cut& cut) {
+  constexpr std::int64_t kMost = 4;  // blocks of threads a processor
+  const mma::Tile tile = mma::kTileTable[cut.tile];
+  const mma::Tile least = mma::kTileTable[mma::tile_of_ranges(tile_of(d))];
+  if (!may_have_ranges(d) || !kernels_for(d, cut).merges_ranges || !mma::may_have_ranges(tile) ||
+      tile.head_dim != least.head_dim)
+    return {};
+  std::vector<std::int32_t> ranges;
+  for (std::int64_t some = 1; some <= kMost; ++some)
+    ranges.push_back(static_cast<std::int32_t>(even_ranges(d, cut.warps, some, runtime::processors())));
+  ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
+  return ranges;
+}
+
+/// The tile that kept keys are packed for, whose kernels may have ranges.
+int kept_tile(const AttentionDesc& d, std::int64_t capacity) {
+  return mma::tile_of_ranges(tile_of(with_keys(d, capacity)));
+}
+
+}  // namespace
+
+Cut kept_packing(const AttentionDesc& d, std::int64_t capacity) {
+  Cut cut{kept_tile(d, capacity)};
+  cut.packed_for = PackedFor::any_call;
+  return cut;
+}
+
+/// The usual one where it reads what is packed for the keys.
+Cut kept_cut(const AttentionDesc& d, std::int64_t capacity) {
+  const Cut packing = kept_packing(d, capacity);
+  Cut cut = usual_cut(d);
+  cut.packed_for = PackedFor::any_call;
+  if (cut.family == Family::wgmma && cut.tile == packing.tile &&
+      hopper_kernels_for(d, cut.tile, PackedFor::any_call))
+    return hopper_cut(d, cut.tile, PackedFor::any_call);
+  if (cut.family == Family::mma && mma::packed_tile(cut.tile) == packing.tile && fits(d, cut)) return cut;
+  cut = packing;
+  cut.warps = warps_of_rows(tokens_of_sequence(d, d.tokens_q));
+  while (cut.warps > 1 && !fits(d, cut)) cut.warps /= 2;
+  return cut;
+}
+
+std::string refusal(const AttentionDesc& d) {
+  if (!mma::kernels_of(d.scheme, Form::general)) return "the mma kernels have no such scheme";
+  if (std::string reason = runtime::refusal(); !reason.empty()) return reason;
+  if (widest_dim(d, code_dim(d)) > mma::kMostDim)
+    return "the mma kernels hold head dims up to " + std::to_string(mma::kMostDim) +
+           " (rotation pads to a multiple of 16)";
+  if (tile_of(d) < 0)
+    return "key_block is " + std::to_string(d.key_block) + ", and the mma kernels hold key blocks up to " +
+           std::to_string(mma::kMostKeys) + "; plan with that or less";
+  const std::int64_t needed = kernels_for(d, Cut{}).shared_bytes(tile_of(d), 1);
+  if (needed > runtime::shared_bytes())
+    return "head dims up to " + std::to_string(mma::kTileTable[tile_of(d)].head_dim) + " need " +
+           std::to_string(needed) + " bytes of shared memory a block, and the current device has " +
+           std::to_string(runtime::shared_bytes());
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 29;  // sums of two numbers of tokens fit 31 bits
+  if (d.tokens_q > kMostTokens || d.tokens_k > kMostTokens) return "the mma kernels count up to 2^29 tokens";
+  return {};
+}
+
+std::string_view family_of(const AttentionDesc& d) {
+  return usual_cut(d).family == Family::wgmma ? "wgmma" : "mma";
+}
+
+std::vector<Cut> cuts_of(const AttentionDesc& d) {
+  std::vector<Cut> cuts{usual_cut(d)};
+  for (std::int32_t tile = 0; tile < mma::kPackedTiles; ++tile) {
+    if (tile < tile_of(d) || !hopper_kernels_for(d, tile)) continue;
+    const Cut cut = hopper_cut(d, tile);
+    if (cut != cuts[0]) cuts.push_back(cut);
+  }
+  const mma::Tile least = mma::kTileTable[tile_of(d)];
+  for (const E4m3 e4m3 : {E4m3::as_it_is, E4m3::as_f16}) {
+    if (e4m3 == E4m3::as_f16 && &kernels_for(d, {0, 1, Family::mma, e4m3}) == &kernels_for(d, Cut{}))
+      continue;
+    for (std::int32_t tile = 0; tile < mma::kTileCount; ++tile) {
+      if (mma::kTileTable[tile].head_dim < least.head_dim || mma::kTileTable[tile].keys < least.keys ||
+          mma::kTileTable[tile].computed < widest_block(d) ||
+          (mma::kTileTable[tile].lone_blocks > 0 && !has_lone_blocks(d, mma::kTileTable[tile].lone_blocks)))
+        continue;
+      for (std::int32_t warps = mma::kMostWarps / mma::kTileTable[tile].key_parts; warps >= 1; warps /= 2) {
+        Cut cut{tile, warps, Family::mma, e4m3};
+        if (!fits(d, cut)) continue;
+        if (cut != cuts[0]) cuts.push_back(cut);
+        for (const std::int32_t ranges : ranges_of(d, cut)) {
+          cut.ranges = ranges;
+          if (cut != cuts[0]) cuts.push_back(cut);
+        }
+      }
+    }
+  }
+  return cuts;
+}
+
+}  // namespace octet::cuda

@@ -1,0 +1,47 @@
+// Which kernels a problem is computed by, and how they cut it: the choices of cuda.h's Cut.
+#pragma once
+#include <cstdint>
+
+#include "cuda/attn/call.h"
+#include "cuda/cuda.h"
+#include "cuda/mma/launch.h"
+#include "cuda/wgmma/launch.h"
+
+namespace octet::cuda {
+
+/// Groups of `size` tokens, and those of all sequences with room for a part of one in each
+/// (attn/sequence.cuh).
+std::int64_t groups_of_sequence(std::int64_t tokens, std::int64_t size);
+std::int64_t groups_of(const AttentionDesc& desc, std::int64_t tokens, std::int64_t size);
+/// Key blocks of a row; of packed sequences, whose lengths the host does not see, were all as long.
+std::int64_t key_blocks_of(const AttentionDesc& desc);
+AttentionDesc with_keys(AttentionDesc desc, std::int64_t tokens_k);
+
+/// The smallest tile of mma's table that holds the problem.
+int tile_of(const AttentionDesc& desc);
+/// The kernels of a problem's scheme: those that pack, and attend if they are of mma.sync.
+const mma::Kernels& kernels_for(const AttentionDesc& desc, const Cut& cut);
+/// Hopper's kernels for a tile; null where there are none for it, for a bias, or the current device is no
+/// Hopper.
+const wgmma::Kernels* hopper_kernels_for(const AttentionDesc& desc, int tile,
+                                         PackedFor packed_for = PackedFor::this_call);
+/// Query rows of a block of threads of those.
+std::int32_t hopper_rows(const AttentionDesc& desc, int tile, PackedFor packed_for = PackedFor::this_call);
+
+/// Blocks of threads of a call by mma.sync.
+std::int64_t blocks_of(const AttentionDesc& desc, std::int32_t warps);
+/// Whether a cut by mma.sync fits the current device's shared memory.
+bool fits(const AttentionDesc& desc, const Cut& cut);
+
+/// Rows of outputs that ranges leave at most: of f32 16 MiB at 256 channels.
+inline constexpr std::int64_t kMostRangeRows = 16384;
+/// Ranges of the keys of a call that takes ranges by itself, on so many processors; 0 elsewhere.
+std::int32_t usual_ranges(const AttentionDesc& desc, std::int64_t processors);
+
+/// The cut that a call takes.
+Cut usual_cut(const AttentionDesc& desc);
+/// What keys with room for so many tokens are packed for, and the cut of a call against some of them.
+Cut kept_packing(const AttentionDesc& desc, std::int64_t capacity);
+Cut kept_cut(const AttentionDesc& desc, std::int64_t capacity);
+
+}  // namespace octet::cuda
