@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "bench/caches.h"
 #include "bench/exact_rows.h"
 #include "bench/inputs.h"
 #include "bench/peaks.h"
@@ -142,24 +143,11 @@ class Suite {
     return desc;
   }
 
-  /// The problem with a recipe that keys can be appended by, as near as may be to the variant's.
-  static AttentionDesc appendable(AttentionDesc desc) {
-    if (desc.recipe.smooth == Smooth::mean) desc.recipe.smooth = Smooth::anchor;
-    desc.recipe.equalise = Equalise::off;
-    return desc;
-  }
-
   /// Copies of K and V in a cache, so many that no processor holds them. unsupported: the scheme's scales
   /// cannot be appended.
   Result<std::vector<KvCache>> fill_caches(const AttentionPlan& plan, const AttentionDesc& desc) {
-    KvCacheOptions options;
+    const KvCacheOptions options = cache_options(desc);
     std::vector<KvCache> caches;
-    const auto fixed = [](Granularity g) { return g == Granularity::head || g == Granularity::tensor; };
-    constexpr float kLargest = 6;  // of 67 million normal numbers, all but a few
-    const bool has_scales =
-        desc.scheme != Scheme::f32 && desc.scheme != Scheme::f16 && desc.scheme != Scheme::bf16;
-    if (has_scales && fixed(desc.recipe.k)) options.k_amax = kLargest;
-    if (has_scales && fixed(desc.recipe.v)) options.v_amax = kLargest;
     do {
       Result<KvCache> cache = KvCache::create(plan, options);
       if (!cache.ok()) return cache.status();

@@ -84,6 +84,15 @@ std::string gpu_papers_table(const GpuRun& run) {
   return table.markdown();
 }
 
+/// Whether some variant of some workload was measured so.
+bool is_measured(const GpuRun& run, const std::vector<std::string>& workloads,
+                 const std::string& quantisation) {
+  return std::any_of(run.rows().begin(), run.rows().end(), [&](const Json& row) {
+    return !row.contains("skipped") && text(row, "quantisation") == quantisation &&
+           std::find(workloads.begin(), workloads.end(), text(row, "workload")) != workloads.end();
+  });
+}
+
 /// Each variant's speed over the best of PyTorch's SDPA, beside that one's time.
 std::string ratios_of_group(const GpuRun& run, const std::vector<std::string>& workloads,
                             const std::string& quantisation) {
@@ -91,10 +100,10 @@ std::string ratios_of_group(const GpuRun& run, const std::vector<std::string>& w
   std::vector<Table::Column> columns{{"", Align::left}, {"shape", Align::left}, {"best SDPA"}, {"which"}};
   for (const GpuRun::Side side : {GpuRun::Side::octet, GpuRun::Side::peer}) {
     for (const std::string& v : run.variants(side)) {
-      const bool is_measured = std::any_of(workloads.begin(), workloads.end(), [&](const std::string& w) {
+      const bool has_rows = std::any_of(workloads.begin(), workloads.end(), [&](const std::string& w) {
         return run.find(w, v, quantisation) != nullptr;
       });
-      if (v == kSdpaCudnn || v == kSdpaFlash || !is_measured) continue;
+      if (v == kSdpaCudnn || v == kSdpaFlash || !has_rows) continue;
       variants.push_back(v);
       columns.push_back({side == GpuRun::Side::peer ? "*" + v + "*" : v});
     }
@@ -115,27 +124,35 @@ std::string ratios_of_group(const GpuRun& run, const std::vector<std::string>& w
 }
 
 std::string gpu_shape_table(const GpuRun& run, const std::string& workload) {
-  Table table({{"", Align::left},
-               {"kernel"},
-               {"TOPS"},
-               {"of peak"},
-               {"× best SDPA"},
-               {"from bf16"},
-               {"× best SDPA"},
-               {"relative RMSE"},
-               {"from bf16"},
-               {"energy a call"}});
+  std::vector<Table::Column> columns{{"", Align::left}, {"kernel"},       {"TOPS"},        {"of peak"},
+                                     {"× best SDPA"},   {"from bf16"},    {"× best SDPA"}, {"relative RMSE"},
+                                     {"from bf16"},     {"energy a call"}};
+  const bool has_cache = is_measured(run, {workload}, "cached");
+  if (has_cache) columns.insert(columns.end(), {{"with a cache"}, {"× best SDPA"}, {"relative RMSE"}});
+  Table table(std::move(columns));
   const double best = number(run.best_sdpa(workload), "gops");
   for (const GpuRun::Side side : {GpuRun::Side::octet, GpuRun::Side::peer}) {
     for (const std::string& variant : run.variants(side, workload)) {
       const Json* kernel = run.find(workload, variant);
       const Json* whole = run.find(workload, variant, "counted");
-      if (!kernel && !whole) continue;
-      table.add({side == GpuRun::Side::peer ? "*" + variant + "*" : variant, time_text(number(kernel, "ms")),
-                 tera_text(number(kernel, "gops")), percent(number(kernel, "percent_of_peak") / 100),
-                 times_text(number(kernel, "gops") / best), time_text(number(whole, "ms")),
-                 times_text(number(whole, "gops") / best), percent(number(kernel, "relative_rmse")),
-                 percent(number(whole, "relative_rmse")), joules_text(number(kernel, "joules_per_call"))});
+      const Json* cached = run.find(workload, variant, "cached");
+      if (!kernel && !whole && !cached) continue;
+      std::vector<std::string> cells{side == GpuRun::Side::peer ? "*" + variant + "*" : variant,
+                                     time_text(number(kernel, "ms")),
+                                     tera_text(number(kernel, "gops")),
+                                     percent(number(kernel, "percent_of_peak") / 100),
+                                     times_text(number(kernel, "gops") / best),
+                                     time_text(number(whole, "ms")),
+                                     times_text(number(whole, "gops") / best),
+                                     percent(number(kernel, "relative_rmse")),
+                                     percent(number(whole, "relative_rmse")),
+                                     joules_text(number(kernel, "joules_per_call"))};
+      if (has_cache) {
+        cells.push_back(time_text(number(cached, "ms")));
+        cells.push_back(times_text(number(cached, "gops") / best));
+        cells.push_back(percent(number(cached, "relative_rmse")));
+      }
+      table.add(std::move(cells));
     }
   }
   return table.markdown();
@@ -273,6 +290,12 @@ std::string gpu_section(const Json& document) {
     page +=
         fmt::format("\n### {}\n\nKernel:\n\n{}\nFrom bf16:\n\n{}", group.title,
                     ratios_of_group(run, workloads, "excluded"), ratios_of_group(run, workloads, "counted"));
+    if (is_measured(run, workloads, "cached"))
+      page += fmt::format(
+          "\nWith a cache that has the other keys: as many as there are queries are appended, and then "
+          "attended to with the rest, bf16 to bf16; SDPA, without a cache of its own, has nothing to "
+          "append:\n\n{}",
+          ratios_of_group(run, workloads, "cached"));
     for (const std::string& w : workloads)
       details += fmt::format("\n#### {} ({})\n\n{}", run.shape(w), w, gpu_shape_table(run, w));
   }

@@ -22,8 +22,9 @@ Status check_gpu_row(const Json& row, std::size_t i) {
     if (!row.contains(field) || !row[field].is_number_integer() || row[field].get<std::int64_t>() < 1)
       return wrong(field, "a positive integer");
   if (!row.contains("causal") || !row["causal"].is_boolean()) return wrong("causal", "true or false");
-  if (row["quantisation"] != "counted" && row["quantisation"] != "excluded")
-    return wrong("quantisation", "\"counted\" or \"excluded\"");
+  const Json& quantisation = row["quantisation"];
+  if (quantisation != "counted" && quantisation != "excluded" && quantisation != "cached")
+    return wrong("quantisation", "\"counted\", \"excluded\" or \"cached\"");
   if (row.contains("skipped")) {
     if (!row["skipped"].is_string() || row["skipped"].get<std::string>().empty())
       return wrong("skipped", "the reason");

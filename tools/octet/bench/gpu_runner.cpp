@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "bench/caches.h"
 #include "bench/gpu_inputs.h"
 #include "bench/timing.h"
 
@@ -75,20 +76,47 @@ Status GpuRunner::place_output(const CpuWorkload& w, DType dtype) {
   Result<gpu::Memory> memory =
       gpu::Memory::allocate(shape[0] * shape[1] * shape[2] * shape[3] * element_bytes(dtype));
   if (!memory.ok()) return memory.status();
-  Result<gpu::Memory> workspace = gpu::Memory::allocate(plan_.workspace_bytes());
+  const std::int64_t bytes = cache_ ? cache_->workspace_bytes(plan_) : plan_.workspace_bytes();
+  Result<gpu::Memory> workspace = gpu::Memory::allocate(bytes);
   if (!workspace.ok()) return workspace.status();
   args_.o = on_device(o, memory.value(), dtype);
-  args_.workspace = workspace.value().data(), args_.workspace_bytes = plan_.workspace_bytes();
+  args_.workspace = workspace.value().data(), args_.workspace_bytes = bytes;
   output_ = memory_.size();
   memory_.push_back(memory.take()), memory_.push_back(workspace.take());
   return {};
+}
+
+/// A cache of all keys, of which the last are appended anew by every call.
+Status GpuRunner::place_cache(const CpuWorkload& w, const DeviceInputs& inputs) {
+  Result<KvCache> cache = KvCache::create(plan_, cache_options(desc_));
+  if (!cache.ok()) return cache.status();
+  cache_ = cache.take();
+  if (Status s = cache_->set_stream(args_.stream); !s.ok()) return s;
+  const auto last = [&](TensorView x) {
+    constexpr std::int64_t kBf16 = 2;  // bytes
+    x.data = static_cast<std::byte*>(x.data) + (w.tokens_k - w.tokens_q) * x.stride[2] * kBf16;
+    x.shape[2] = w.tokens_q;
+    return x;
+  };
+  new_k_ = last(inputs.k_view), new_v_ = last(inputs.v_view);
+  return cache_->append(inputs.k_view, inputs.v_view);
+}
+
+Status GpuRunner::step() {
+  if (Status s = cache_->truncate(cache_->length() - new_k_.shape[2]); !s.ok()) return s;
+  return cache_->step(new_k_, new_v_, plan_, args_);
+}
+
+Status GpuRunner::call() {
+  if (cache_) return step();
+  return packed_ ? plan_.run_packed(args_) : plan_.run(args_);
 }
 
 Result<GpuRunner> GpuRunner::prepare(const CpuVariant& variant, const CpuWorkload& workload,
                                      Quantisation quantisation, const CpuInputs& inputs,
                                      const DeviceInputs& device_inputs, const gpu::Stream& stream,
                                      Threads& threads) {
-  const bool counted = quantisation == Quantisation::counted;
+  const bool counted = quantisation != Quantisation::excluded, cached = quantisation == Quantisation::cached;
   const DeviceInputs& device = device_inputs;
   Result<AttentionDesc> described =
       counted ? describe(variant.scheme, device.q_view, device.k_view, device.v_view)
@@ -99,6 +127,7 @@ Result<GpuRunner> GpuRunner::prepare(const CpuVariant& variant, const CpuWorkloa
   if (variant.k_per_block) desc.recipe.k = Granularity::block;
   if (variant.v_per_channel) desc.recipe.v = Granularity::channel;
   desc.options = variant.options, desc.key_block = key_block_of(workload);
+  if (cached) desc = appendable(desc);
   Operands operands;
   if (!counted) {  // the recipe belongs to the problem, whatever computes it: any plan knows it
     Result<AttentionPlan> on_host = AttentionPlan::create(desc);
@@ -112,7 +141,10 @@ Result<GpuRunner> GpuRunner::prepare(const CpuVariant& variant, const CpuWorkloa
   if (!plan.ok()) return plan.status();
   GpuRunner runner(plan.take());
   runner.desc_ = desc, runner.packed_ = !counted, runner.args_.stream = stream.handle();
-  if (counted) {
+  if (cached) {
+    runner.args_.q.codes = device.q_view;
+    if (Status s = runner.place_cache(workload, device); !s.ok()) return s;
+  } else if (counted) {
     runner.args_.q.codes = device.q_view, runner.args_.k.codes = device.k_view;
     runner.args_.v.codes = device.v_view;
   } else if (Status s = runner.place_codes(std::move(operands)); !s.ok()) {

@@ -1,6 +1,7 @@
 // One row of a GPU suite: a plan with its operands in device memory, called and timed.
 #pragma once
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "bench/cpu_suite.h"
@@ -23,7 +24,8 @@ Result<DeviceInputs> upload_inputs(const CpuInputs& inputs, Threads& threads);
 std::int64_t key_block_of(const CpuWorkload& workload);
 
 /// A plan with what its calls need. Excluded: codes that the host's quantiser made, K and V packed
-/// beforehand, o in f16. Counted: the bf16 tensors, o in bf16.
+/// beforehand, o in f16. Counted: the bf16 tensors, o in bf16. Cached: as many of the last keys as there are
+/// queries are appended in bf16 to a cache of the others, o in bf16.
 class GpuRunner {
  public:
   static Result<GpuRunner> prepare(const CpuVariant& variant, const CpuWorkload& workload,
@@ -31,7 +33,7 @@ class GpuRunner {
                                    const DeviceInputs& device_inputs, const gpu::Stream& stream,
                                    Threads& threads);
 
-  Status call() const { return packed_ ? plan_.run_packed(args_) : plan_.run(args_); }
+  Status call();
   const AttentionPlan& plan() const { return plan_; }
   const AttentionDesc& desc() const { return desc_; }
   const AttentionArgs& args() const { return args_; }
@@ -41,12 +43,16 @@ class GpuRunner {
  private:
   explicit GpuRunner(AttentionPlan plan) : plan_(std::move(plan)) {}
   Status place_codes(Operands operands);
+  Status place_cache(const CpuWorkload& workload, const DeviceInputs& inputs);
   Status place_output(const CpuWorkload& workload, DType dtype);
+  Status step();
 
   AttentionPlan plan_;
   AttentionDesc desc_;
   AttentionArgs args_;
   bool packed_ = false;
+  std::optional<KvCache> cache_;
+  TensorView new_k_, new_v_;         ///< tokens that a call appends
   std::vector<gpu::Memory> memory_;  ///< of codes, output and workspace; the output's is at output_
   std::size_t output_ = 0;
 };

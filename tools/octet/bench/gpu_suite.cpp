@@ -68,6 +68,13 @@ Variants variants_of(const GpuWorkload& workload, const std::vector<std::string>
   return variants;
 }
 
+/// Steps of decoding also with their keys in a cache.
+std::vector<Quantisation> quantisations_of(const GpuWorkload& workload) {
+  std::vector<Quantisation> all{Quantisation::excluded, Quantisation::counted};
+  if (std::string_view(workload.suite) == "decode") all.push_back(Quantisation::cached);
+  return all;
+}
+
 Status check_variants(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (known_variant(name)) continue;
@@ -127,7 +134,7 @@ class GpuSuite {
     if (!exact.ok()) return exact.status();
     tell_inputs(w, inputs.value(), exact.value());
     for (const CpuVariant* variant : chosen) {
-      for (const Quantisation quantisation : {Quantisation::excluded, Quantisation::counted}) {
+      for (const Quantisation quantisation : quantisations_of(workload)) {
         progress.advance(1, fmt::format("{} {}", w.name, variant->label));
         Json row = row_of(workload, *variant, quantisation);
         Result<GpuRunner> runner = GpuRunner::prepare(*variant, w, quantisation, inputs.value(),
@@ -154,8 +161,8 @@ class GpuSuite {
     return row;
   }
 
-  Status fill(const CpuVariant& variant, const CpuWorkload& w, const GpuRunner& runner,
-              const GpuReference& exact, bool weighed, Json& row) {
+  Status fill(const CpuVariant& variant, const CpuWorkload& w, GpuRunner& runner, const GpuReference& exact,
+              bool weighed, Json& row) {
     row["backend"] = runner.plan().backend(), row["kernel"] = runner.plan().kernel();
     const auto call = [&] { return runner.call(); };
     if (Status s = call(); !s.ok()) return s;
@@ -297,7 +304,8 @@ Result<Json> run_gpu_suite(const GpuSuiteOptions& options) {
   GpuSuite suite(options, device.take(), stream.take(), nvml.ok() ? std::optional(nvml.take()) : std::nullopt,
                  peaks.value());
   std::size_t rows = 0;
-  for (const GpuWorkload* w : work.value().workloads) rows += 2 * variants_of(*w, options.variants).size();
+  for (const GpuWorkload* w : work.value().workloads)
+    rows += quantisations_of(*w).size() * variants_of(*w, options.variants).size();
   Progress progress("measuring", static_cast<std::int64_t>(rows));
   for (const GpuWorkload* w : work.value().workloads) {
     const bool is_weighed = std::find(weighed.begin(), weighed.end(), w->shape.name) != weighed.end();

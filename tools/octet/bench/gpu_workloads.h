@@ -22,7 +22,7 @@ struct GpuWorkload {
 /// Swin-T and Swin-S, a window being a batch entry), batch 1 and 8. llm-prefill: INT-FlashAttention's
 /// protocol (batch 4, 32 heads, dim 64), and the grid of FlashAttention-3's paper (16k tokens in all, hidden
 /// size 2048) from 4k on, with one model of 32 heads over 8. A2-b1024: QFlash's ablation. decode: one query
-/// or a few against long keys that lie in memory as any other, in no cache.
+/// or a few against long keys, in memory as any other, and in a cache.
 std::span<const GpuWorkload> gpu_workloads();
 
 /// Those of a suite, or of the names among them. Errors: an unknown name, with those that there are.

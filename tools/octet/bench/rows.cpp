@@ -62,6 +62,7 @@ std::string today() {
 }
 
 const char* name_of(Quantisation quantisation) {
+  if (quantisation == Quantisation::cached) return "cached";
   return quantisation == Quantisation::counted ? "counted" : "excluded";
 }
 

@@ -7,8 +7,9 @@
 
 namespace octet::tool {
 
-/// Whether a call was given f32 and made the codes itself, or was given codes.
-enum class Quantisation { counted, excluded };
+/// Whether a call was given plain numbers and made the codes itself, or was given codes; cached: it appended
+/// its queries' tokens, plain, to a cache that has the keys before them.
+enum class Quantisation { counted, excluded, cached };
 const char* name_of(Quantisation quantisation);
 
 /// Six digits: more would be noise, and half of the file.
