@@ -448,7 +448,7 @@ class Bench:
         said = []
         for row in self.document["rows"]:
             if row["workload"] == w["workload"]:
-                mark = "" if row["quantisation"] == "excluded" else "+q"
+                mark = {"excluded": "", "counted": "+q", "cached": " in a cache"}[row["quantisation"]]
                 said.append(f"{row['variant']}{mark} " + (f"{1e3 * row['ms']:.1f} us" if "ms" in row else "-"))
         return ", ".join(said)
 

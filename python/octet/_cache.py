@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from ctypes import byref, c_void_p
+from contextlib import nullcontext, suppress
+from ctypes import addressof, byref, c_void_p
 from typing import Any
 
 from . import _abi, _arrays
@@ -40,7 +40,11 @@ def _torch_device_of(device: Any) -> int | None:
         return None
     torch = _arrays.torch_module()
     if torch is None or text.partition(":")[0] != "cuda":
-        rule = "a cache on a GPU takes torch's tensors, and torch is not imported" if torch is None else "a cache lies on a CPU or on a CUDA device"
+        rule = (
+            "a cache on a GPU takes torch's tensors, and torch is not imported"
+            if torch is None
+            else "a cache lies on a CPU or on a CUDA device"
+        )
         raise ValueError(refusal("device", repr(text), rule, "import torch, or pass 'cpu'" if torch is None else "pass 'cpu' or 'cuda'"))
     index = torch.device(text).index
     return torch.cuda.current_device() if index is None else index
@@ -87,7 +91,8 @@ class KVCache:
         with self._current_device():
             check(lib.octet_kv_cache_create(byref(self._handle), plan._handle, byref(settings)))
         del kept
-        self._workspaces: dict[AttentionPlan, int] = {}
+        self._plans: dict[tuple, tuple[AttentionPlan, int]] = {}
+        self._slots: dict[str, tuple[Any, Any]] = {}
 
     def __del__(self) -> None:
         handle = getattr(self, "_handle", None)
@@ -97,6 +102,10 @@ class KVCache:
     def _current_device(self) -> Any:
         """In which the library computes on the cache's device."""
         return nullcontext() if self._torch_device is None else _arrays.torch_module().cuda.device(self._torch_device)
+
+    def _device_of_tensors(self) -> Any:
+        """torch's name of the cache's device; None: the CPU, which the library sees by itself."""
+        return None if self._torch_device is None else _arrays.torch_module().device("cuda", self._torch_device)
 
     def _take_stream(self) -> None:
         """Changes are queued on torch's current stream of the device."""
@@ -129,7 +138,7 @@ class KVCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of a full cache; memory is taken as it fills."""
+        """Bytes of a full cache; memory is taken as it fills, on a GPU when it is made."""
         return lib.octet_kv_cache_bytes(self._handle)
 
     def __repr__(self) -> str:
@@ -138,27 +147,24 @@ class KVCache:
     def append(self, k: Any, v: Any) -> None:
         """Appends keys [batch, heads_kv, n, head_dim] and values [batch, heads_kv, n, head_dim_v] in the cache's layout, any n.
 
-        float32, float16 or bfloat16. ValueError (no room, shapes), NonFiniteError, MemoryError: the cache is then unchanged. On a GPU a
-        token with NaN or Inf becomes zeros where a scheme's codes have neither, and a CUDA graph appends at the length of its capture.
+        float32, float16 or bfloat16. ValueError (no room, shapes), TypeError (another device), NonFiniteError, MemoryError: the cache is then
+        unchanged. On a GPU a token with NaN or Inf becomes zeros where a scheme's codes have neither, and a CUDA graph appends at the length of its capture.
         """
-        axes = _arrays.LAYOUTS[self.layout]
-        k_view, k_kept = _arrays.view_of("k", k, axes)
-        v_view, v_kept = _arrays.view_of("v", v, axes)
-        self._check_device(k=k, v=v)
+        k_view, v_view = self._views(k, v)
         with self._current_device():
             self._take_stream()
-            check(lib.octet_kv_cache_append(self._handle, byref(k_view), byref(v_view), None))
-        del k_kept, v_kept
+            check(lib.octet_kv_cache_append(self._handle, k_view, v_view, None))
 
-    def _check_device(self, **tensors: Any) -> None:
-        """ValueError: a tensor of another GPU; the library sees "cuda" alone."""
-        if self._torch_device is None:
-            return
-        for name, x in tensors.items():
-            if _arrays.is_torch(x) and x.device.type == "cuda" and x.device.index != self._torch_device:
-                raise ValueError(
-                    refusal(f"{name}.device", x.device, f"the cache lies on cuda:{self._torch_device}", f"pass {name}.to('cuda:{self._torch_device}')")
-                )
+    def _views(self, k: Any, v: Any) -> tuple[int, int]:
+        """Where k and v are as octet_tensor, until the next call."""
+        kind = _arrays.kind_of("k", k)
+        slots = self._slots.get(kind)
+        if slots is None:
+            axes, device = _arrays.LAYOUTS[self.layout], self._device_of_tensors()
+            slots = self._slots[kind] = tuple(_arrays.SLOTS[kind](name, _abi.Tensor(), axes, False, device) for name in ("k", "v"))
+        slots[0].bind(k)
+        slots[1].bind(v)
+        return addressof(slots[0].tensor), addressof(slots[1].tensor)
 
     def truncate(self, length: int) -> None:
         """Keeps the first `length` tokens, as if no others had been appended; 0 empties it."""
@@ -192,30 +198,39 @@ class KVCache:
         """
         if getattr(q, "ndim", 4) != 4:
             raise ValueError(refusal("q.shape", tuple(q.shape), "it must have 4 axes", "add axes of length 1"))
-        axes = _arrays.LAYOUTS[self.layout]
-        k_view, k_kept = _arrays.view_of("k", k, axes)
-        v_view, v_kept = _arrays.view_of("v", v, axes)
-        self._check_device(k=k, v=v)
+        k_view, v_view = self._views(k, v)
         wanted = {
             "causal": causal, "window_size": window_size, "attn_mask": attn_mask, "return_lse": return_lse, "out": out, "out_dtype": out_dtype,
         }  # fmt: skip
-        result = self._call(q, wanted, lambda plan, args: lib.octet_kv_cache_step(self._handle, byref(k_view), byref(v_view), plan, args))
-        del k_kept, v_kept
-        return result
+        return self._call(q, wanted, lambda plan, args: lib.octet_kv_cache_step(self._handle, k_view, v_view, plan, args))
 
     def _call(self, q: Any, wanted: dict[str, Any], function: Any) -> Any:
         """function(plan, args) of a call with these arguments."""
-        self._check_device(q=q)
-        plan = self._plan(q, wanted)
-        size = self._workspaces.get(plan)
-        if size is None:
-            size = lib.octet_kv_cache_workspace_bytes(self._handle, plan._handle)
-            if size < 0:
-                raise ValueError(_abi.last_error())
-            if len(self._workspaces) > 64:
-                self._workspaces.clear()
-            self._workspaces[plan] = size
+        if self._torch_device is not None and _arrays.is_torch(q) and q.device != self._device_of_tensors():
+            there = self._device_of_tensors()
+            raise TypeError(refusal("q.device", q.device, f"the cache lies on {there}", f"pass q.to({str(there)!r})"))
+        plan, size = self._plan_of(q, wanted)
         return plan._attend_cache(function, size, q, wanted["attn_mask"], wanted["out"])
+
+    def _plan_of(self, q: Any, wanted: dict[str, Any]) -> tuple[AttentionPlan, int]:
+        """The plan of a call, and its workspace's bytes: steps of decoding are all alike, and to find their plan anew took 20 us."""
+        kinds = (getattr(x, "dtype", None) for x in (q, wanted["attn_mask"], wanted["out"]))
+        alike = (tuple(q.shape), *kinds, *(wanted[name] for name in ("causal", "window_size", "return_lse", "out_dtype")))
+        try:
+            known = self._plans.get(alike)
+        except TypeError:  # a window that is a list
+            known = None
+        if known is not None:
+            return known
+        plan = self._plan(q, wanted)
+        size = lib.octet_kv_cache_workspace_bytes(self._handle, plan._handle)
+        if size < 0:
+            raise ValueError(_abi.last_error())
+        with suppress(TypeError):
+            if len(self._plans) > 64:
+                self._plans.clear()
+            self._plans[alike] = plan, size
+        return plan, size
 
 
 __all__ = ["KVCache", "cache_recipe"]

@@ -251,7 +251,9 @@ class AttentionPlan:
         slot.bind(bound)
         for output in (call.args.o, call.args.lse, call.args.o_scale):
             output.data = None
-        status = self._launch(call, self._workspace_bytes, first, lambda pointer, args: lib.octet_error_bound(pointer, args, addressof(view)))
+        status = self._launch(
+            call, self._workspace_bytes, first, lambda pointer, args: lib.octet_error_bound(pointer, args, addressof(view))
+        )
         if status:
             _fail(status, q, k, v)
         return bound

@@ -70,6 +70,7 @@ class DeviceProblem {
     q_ = put(call_.q), k_ = put(call_.k), v_ = put(call_.v);
     device_anchor_ = device_->put(anchor_.view());
     if (!call_.mask.empty()) mask_ = device_->put(mask_view());
+    device_->wait();
   }
 
   AttentionDesc desc(Device device, std::int64_t tokens_k) const {
@@ -187,6 +188,7 @@ class DeviceProblem {
       workspace = Workspace::allocate(workspace_bytes).take();
       args.workspace = workspace.data();
     }
+    if (there) memory.wait();  // for what stream_ does not wait for: the poison
     output.status = run(args);
     EXPECT_TRUE(output.status.ok()) << case_.name << ": " << output.status.message();
     if (!there) return output;
@@ -335,6 +337,7 @@ TEST_F(DeviceKvCaches, ForgetWhatIsTruncated) {
     });
     DeviceMemory memory;
     const TensorView odd = memory.put(large.view());
+    memory.wait();
     KvCache straight = problem.cache(Device::cuda), detour = problem.cache(Device::cuda);
     ASSERT_TRUE(problem.append(straight, Device::cuda, 0, 150).ok());
     ASSERT_TRUE(problem.append(detour, Device::cuda, 100, 133).ok());

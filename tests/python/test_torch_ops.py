@@ -385,8 +385,9 @@ def test_cuda_cache_agrees_with_the_cpu(scheme):
             assert (got.cpu() - wanted).norm() < 0.01 * wanted.norm()
     there.truncate(280), here.truncate(280)
     assert (there.attend(q.cuda()).cpu() - here.attend(q)).norm() < 0.01 * wanted.norm()
-    with pytest.raises(ValueError, match="device"):
-        there.append(k[:, :, :1], v[:, :, :1])
+    for refused in (lambda: there.append(k[:, :, :1], v[:, :, :1]), lambda: there.attend(q)):
+        with pytest.raises(TypeError, match="device"):
+            refused()
     assert len(there) == 280
 
 

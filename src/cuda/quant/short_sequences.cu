@@ -66,9 +66,12 @@ Kernel kernel_of_width(int row_vectors_log2) {
 Kernel kernel_of(const ShortOperand& x, VectorsLog2 vectors) {
   using enum VectorsLog2;
   const int log2 = x.rows.lanes_log2;
-  if (x.coding.making.is_shared())
-    return log2 == 2 ? short_sequences<2, of_many, GroupScales::shared>
-                     : short_sequences<3, of_many, GroupScales::shared>;
+  if (x.coding.making.is_shared()) {
+    constexpr Kernel kOfShared[] = {short_sequences<2, of_many, GroupScales::shared>,
+                                    short_sequences<3, of_many, GroupScales::shared>,
+                                    short_sequences<4, of_many, GroupScales::shared>};
+    return kOfShared[log2 - kLeastRowVectorsLog2];
+  }
   if (vectors == of_few) return kernel_of_width<of_few>(log2);
   if (vectors == of_many) return kernel_of_width<of_many>(log2);
   return log2 == 2 ? short_sequences<2, of_most> : short_sequences<3, of_most>;
@@ -165,9 +168,7 @@ bool takes_short_sequences(const ShortOperand& operand) {
   // Where there are many more sequences than processors, launches take little of their time.
   constexpr std::int64_t kMostWithoutSteps = 16;  // of a processor; 12 take 0.6 of the time, 47 1.05
   const bool is_of_all = k.groups.is_one || k.making.is_shared();
-  if (is_of_all && (r.lanes_log2 == kMostRowVectorsLog2 ||  // no kernel, for the build's sake
-                    units_of(operand) > kMostWithoutSteps * processors()))
-    return false;
+  if (is_of_all && units_of(operand) > kMostWithoutSteps * processors()) return false;
   // The one scale of a tensor is of its rows as they are read: means and exponents are made here.
   if (k.groups.is_one && !k.making.is_shared() && (r.shift.data || r.exponent.data)) return false;
   if (has_groups(k) && k.groups.per_head * k.channel_groups > kMostGroupWords) return false;
