@@ -6,6 +6,7 @@
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/one_pass.cuh"
 #include "cuda/quant/sums.cuh"
+#include "cuda/runtime/device.h"
 #include "octet/dtype.hpp"
 #include "quant/codes.h"
 #include "quant/rotate.h"
@@ -113,10 +114,7 @@ Status check_size(const TensorView& x, std::int64_t channels, const ScratchPlan*
 }
 
 std::uint32_t processors() {
-  int device = 0, count = 1;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-  return static_cast<std::uint32_t>(count);
+  return static_cast<std::uint32_t>(std::max<std::int64_t>(runtime::processors(), 1));
 }
 
 Status launch_status(const char* what) {

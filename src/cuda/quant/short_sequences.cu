@@ -177,11 +177,15 @@ bool takes_short_sequences(const ShortOperand& operand) {
 }
 
 void launch_short_sequences(std::span<const ShortOperand> operands, void* stream) {
-  for (std::size_t first = 0; first < operands.size();) {
-    std::size_t end = first + 1;
-    while (end < operands.size() && are_alike(operands[first], operands[end])) ++end;
-    launch_together(operands.subspan(first, end - first), stream);
-    first = end;
+  bool is_launched[kMostTogether] = {};
+  for (std::size_t first = 0; first < operands.size(); ++first) {
+    if (is_launched[first]) continue;
+    ShortOperand alike[kMostTogether];
+    std::size_t count = 0;
+    for (std::size_t i = first; i < operands.size(); ++i)
+      if (!is_launched[i] && are_alike(operands[first], operands[i]))
+        alike[count++] = operands[i], is_launched[i] = true;
+    launch_together({alike, count}, stream);
   }
 }
 

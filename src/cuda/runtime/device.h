@@ -27,4 +27,8 @@ std::int64_t blocks_of(std::int64_t shared_bytes);
 /// The least shared memory of which no more than `blocks` fit.
 std::int64_t bytes_of_blocks(std::int64_t blocks);
 
+/// Whether a kernel may begin on the current device while the one before it on the stream still runs: not
+/// where it is made from PTX of an architecture that cannot. Asked once a kernel. A cudaError_t.
+int may_overlap(const void* kernel, bool* overlaps);
+
 }  // namespace octet::cuda::runtime

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "cuda/runtime/device.h"
+
 namespace octet::cuda::runtime {
 
 /// The kernel may begin while those before it on the stream still run: it calls wait_for_earlier_kernels()
@@ -13,16 +15,16 @@ namespace octet::cuda::runtime {
 template <class... Given>
 cudaError_t launch(void (*kernel)(Given...), dim3 blocks, dim3 threads, std::size_t shared_bytes,
                    void* stream, const std::type_identity_t<Given>&... given) {
-  constexpr int kLeastPtx = 90;
-  cudaFuncAttributes built;
-  if (const cudaError_t error = cudaFuncGetAttributes(&built, kernel); error != cudaSuccess) return error;
+  bool may = false;
+  const auto asked = static_cast<cudaError_t>(may_overlap(reinterpret_cast<const void*>(kernel), &may));
+  if (asked != cudaSuccess) return asked;
   cudaLaunchAttribute overlaps{};
   overlaps.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlaps.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = blocks, config.blockDim = threads, config.dynamicSmemBytes = shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &overlaps, config.numAttrs = built.ptxVersion >= kLeastPtx ? 1 : 0;
+  config.attrs = &overlaps, config.numAttrs = may ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, given...);
 }
 
