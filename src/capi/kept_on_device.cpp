@@ -1,14 +1,17 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/try.h"
 #include "capi/kept_keys.h"
 #include "capi/prepass_cuda.h"
+#include "core/sentence.h"
 #include "cuda/cuda.h"
 #include "cuda/quant/quantize.h"
+#include "cuda/runtime/device.h"
 #include "cuda/runtime/memory.h"
 
 namespace octet::capi {
@@ -88,12 +91,14 @@ class OnDevice final : public KeptKeys {
 
   Status append(const TensorView& k, const TensorView& v, std::int64_t begin,
                 const Workers& workers) override {
+    OCTET_TRY(check_device());
     OCTET_TRY(cuda::quantize(operands_of(k, v, begin), scratch_, workers.stream, {}));
     return pack_new(begin, begin + k.shape[2], workers.stream);
   }
 
   /// Q becomes codes in the launches of K and V.
   Status step(const TensorView& k, const TensorView& v, std::int64_t begin, const Call& call) override {
+    OCTET_TRY(check_device());
     const std::int64_t of_q = cuda::quantize_scratch_bytes(
         call.args.q.codes.shape, operand_recipes(call.plan.desc).q, call.plan.desc.sequences);
     if (of_q > scratch_bytes_) return KeptKeys::step(k, v, begin, call);
@@ -119,8 +124,17 @@ class OnDevice final : public KeptKeys {
 
  private:
   Status attend_codes(const AttentionDesc& desc, const AttentionArgs& args) const override {
+    OCTET_TRY(check_device());
     if (last_block_is_stale_) OCTET_TRY(pack(desc.tokens_k, desc.tokens_k, args.stream));
     return cuda::attend_kept(desc, with_keys(args), kept_);
+  }
+
+  /// Kernels are launched on the current device.
+  Status check_device() const {
+    const int now = cuda::runtime::number();
+    if (now == device_) return {};
+    return broken("the current CUDA device", now, "the cache lies on device " + std::to_string(device_),
+                  "make that one current (cudaSetDevice)");
   }
 
   /// Tokens begin, begin + 1, ... that become codes.
@@ -154,6 +168,7 @@ class OnDevice final : public KeptKeys {
   }
 
   AttentionDesc desc_;
+  int device_ = cuda::runtime::number();
   Kept k_, v_;  ///< k_.tensor.mean: the anchor
   bool has_floors_, first_key_is_anchor_ = false, last_block_is_stale_ = false;
   std::int64_t scratch_bytes_ = 0, bytes_ = 0;

@@ -43,11 +43,8 @@ Device current() {
   static std::array<Device, kMost> known;
   static std::array<std::atomic<bool>, kMost> is_known{};
   static std::mutex mutex;
-  int number = 0;
-  if (cudaGetDevice(&number) != cudaSuccess) {
-    cudaGetLastError();
-    return {};
-  }
+  const int number = runtime::number();
+  if (number < 0) return {};
   const auto i = static_cast<std::size_t>(number);
   if (number < kMost && is_known[i].load(std::memory_order_acquire)) return known[i];
   bool is_told = false;
@@ -75,6 +72,13 @@ std::string refusal() {
   if (d.major >= kLeastMajor) return {};
   return "the current CUDA device has compute capability " + std::to_string(d.major) + "." +
          std::to_string(d.minor) + "; 8.0 (Ampere) and newer is needed";
+}
+
+int number() {
+  int device = 0;
+  if (cudaGetDevice(&device) == cudaSuccess) return device;
+  cudaGetLastError();
+  return -1;
 }
 
 std::int64_t shared_bytes() { return current().shared_of_block; }

@@ -8,6 +8,9 @@ namespace octet::cuda::runtime {
 /// Why the current device computes nothing, or that there is none; empty: it does.
 std::string refusal();
 
+/// The current device's number; -1: there is none.
+int number();
+
 /// Bytes of shared memory that one block of threads may have.
 std::int64_t shared_bytes();
 
