@@ -391,9 +391,10 @@ typedef struct octet_kv_cache_options {
 /* An empty cache for the plan's problem, whose tokens_k is its capacity. The cache keeps what it needs of the
  * plan. options: NULL for the default. Memory: about that of the codes, taken from the system as the cache
  * fills; of a plan for a GPU about one and a half times that, on the current device, all of it here, for
- * which the call waits for the default stream. unsupported: the recipe makes a token's codes depend on later
- * tokens (mean, equalise, scales that are neither a token's nor fixed), or the backend keeps no keys.
- * out_of_memory. *cache is NULL after a failure. */
+ * which the call waits for the default stream; every other call is made while that device is current.
+ * unsupported: the recipe makes a token's codes depend on later tokens (mean, equalise, scales that are
+ * neither a token's nor fixed), or the backend keeps no keys. out_of_memory. *cache is NULL after a failure.
+ */
 OCTET_API octet_status octet_kv_cache_create(octet_kv_cache** cache, const octet_plan* plan,
                                              const octet_kv_cache_options* options);
 OCTET_API void octet_kv_cache_destroy(octet_kv_cache* cache); /* NULL is allowed */
