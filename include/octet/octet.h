@@ -399,8 +399,8 @@ OCTET_API octet_status octet_kv_cache_create(octet_kv_cache** cache, const octet
                                              const octet_kv_cache_options* options);
 OCTET_API void octet_kv_cache_destroy(octet_kv_cache* cache); /* NULL is allowed */
 
-/* Of a cache on a GPU: the stream (a cudaStream_t) that append and truncate queue their work on from now on;
- * NULL, as it is made: the default stream. Nothing orders them with what was queued on another one, nor with
+/* Of a cache on a GPU: the stream (a cudaStream_t) that append queues its work on from now on;
+ * NULL, as it is made: the default stream. Nothing orders it with what was queued on another one, nor with
  * calls of octet_kv_cache_attend on args.stream. invalid_argument: a stream for a cache on the CPU. */
 OCTET_API octet_status octet_kv_cache_set_stream(octet_kv_cache* cache, void* stream);
 
@@ -414,7 +414,7 @@ OCTET_API octet_status octet_kv_cache_append(octet_kv_cache* cache, const octet_
                                              const octet_tensor* v, const octet_parallel_for* parallel_for);
 
 /* Keeps the first `length` tokens, as if no others had been appended; 0 empties it. Allocates nothing. On a
- * GPU the call queues its work and returns. */
+ * GPU it queues nothing: what is packed anew for it is packed by the calls that follow. */
 OCTET_API octet_status octet_kv_cache_truncate(octet_kv_cache* cache, int64_t length);
 
 OCTET_API int64_t octet_kv_cache_length(const octet_kv_cache* cache); /* tokens; -1 for NULL, all three */

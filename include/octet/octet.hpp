@@ -204,7 +204,7 @@ class KvCache {
   }
   const octet_kv_cache* handle() const { return cache_.get(); }
 
-  /// Of a cache on a GPU: the stream that append() and truncate() queue their work on.
+  /// Of a cache on a GPU: the stream that append() queues its work on.
   Status set_stream(void* stream) { return status_of(octet_kv_cache_set_stream(cache_.get(), stream)); }
 
   /// k, v: [batch, kv head, token, dim], f32, f16 or bf16.

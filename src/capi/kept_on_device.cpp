@@ -92,8 +92,11 @@ class OnDevice final : public KeptKeys {
   Status append(const TensorView& k, const TensorView& v, std::int64_t begin,
                 const Workers& workers) override {
     OCTET_TRY(check_device());
+    last_block_is_stale_ = begin % desc_.key_block != 0;  // if a launch fails from here on
     OCTET_TRY(cuda::quantize(operands_of(k, v, begin), scratch_, workers.stream, {}));
-    return pack_new(begin, begin + k.shape[2], workers.stream);
+    OCTET_TRY(pack(begin, begin + k.shape[2], workers.stream));
+    last_block_is_stale_ = false;
+    return {};
   }
 
   /// Q becomes codes in the launches of K and V.
@@ -107,8 +110,11 @@ class OnDevice final : public KeptKeys {
     Result<AttentionArgs> ready = prepare_on_device(call.plan, call.layout, args, Operands::queries,
                                                     {operands_of(k, v, begin), scratch_});
     OCTET_TRY(ready.status());
-    OCTET_TRY(pack_new(begin, begin + k.shape[2], args.stream));
-    return attend_codes(call.plan.desc, for_kernel(call, ready.take()));
+    last_block_is_stale_ = begin % desc_.key_block != 0;  // as in append()
+    OCTET_TRY(pack(begin, begin + k.shape[2], args.stream));
+    OCTET_TRY(attend_new(call.plan.desc, for_kernel(call, ready.take())));
+    last_block_is_stale_ = false;
+    return {};
   }
 
   /// The key block that ends with the last token is packed with others behind it: what is appended next packs
@@ -126,6 +132,10 @@ class OnDevice final : public KeptKeys {
   Status attend_codes(const AttentionDesc& desc, const AttentionArgs& args) const override {
     OCTET_TRY(check_device());
     if (last_block_is_stale_) OCTET_TRY(pack(desc.tokens_k, desc.tokens_k, args.stream));
+    return attend_new(desc, args);
+  }
+  /// The same where the last key block has just been packed.
+  Status attend_new(const AttentionDesc& desc, const AttentionArgs& args) const {
     return cuda::attend_kept(desc, with_keys(args), kept_);
   }
 
@@ -152,11 +162,6 @@ class OnDevice final : public KeptKeys {
   AttentionArgs with_keys(AttentionArgs args) const {
     args.k = k_.tensor, args.v = v_.tensor;
     return args;
-  }
-  Status pack_new(std::int64_t first, std::int64_t tokens, void* stream) {
-    OCTET_TRY(pack(first, tokens, stream));
-    last_block_is_stale_ = false;
-    return {};
   }
   /// The key blocks of tokens first ... tokens - 1 and on, of so many tokens.
   Status pack(std::int64_t first, std::int64_t tokens, void* stream) const {

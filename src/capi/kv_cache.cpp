@@ -17,7 +17,7 @@ struct octet_kv_cache {
   Plan plan;  ///< the problem that it was made for; tokens_k is the capacity
   std::unique_ptr<capi::KeptKeys> keys;
   std::int64_t length = 0;
-  void* stream = nullptr;  ///< of changes, on a GPU
+  void* stream = nullptr;  ///< of appends, on a GPU
 };
 
 namespace {

@@ -144,10 +144,9 @@ std::int64_t even_ranges(const AttentionDesc& d, std::int32_t warps, std::int64_
 
 /// Ranges of the keys of a call that takes ranges by itself, 0 elsewhere. Where the tiles of all rows leave
 /// half of `all` processors free, so many as give each two blocks of threads, of one warp and up to 64
-/// channels four (docs/cuda-measurements.md). Less than
-/// kLeast are not worth merging, unless heads are joined for them, which more calls are where it leaves half
-/// of the tiles or less; packed ones, for their longest sequences, wherever a row tile has all of one's rows,
-/// with up to kLongest times kMostRangeRows of outputs.
+/// channels four (docs/cuda-measurements.md). Less than kLeast are not worth merging, unless heads are joined
+/// for them, which more calls are where it leaves half of the tiles or less; packed ones, for their longest
+/// sequences, wherever a row tile has all of one's rows, with up to kLongest times kMostRangeRows of outputs.
 std::int32_t usual_ranges(const AttentionDesc& d, std::int64_t all) {
   constexpr std::int64_t kOfProcessor = 2, kOfNarrow = 4, kLeastKeys = 1024, kLeast = 4;
   if (!may_have_ranges(d) || !kernels_for(d, Cut{}).merges_ranges) return 0;
