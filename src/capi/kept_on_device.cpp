@@ -50,8 +50,8 @@ class OnDevice final : public KeptKeys {
     const std::array<std::int64_t, 4> k{desc_.batch, desc_.heads_kv, capacity, desc_.head_dim},
         v{desc_.batch, desc_.heads_kv, capacity, desc_.head_dim_v};
     k_ = {problem.k, quant::layout(k, problem.k, 0)}, v_ = {problem.v, quant::layout(v, problem.v, 0)};
-    scratch_bytes_ = std::max(cuda::quantize_scratch_bytes(k, k_.recipe, 0),
-                              cuda::quantize_scratch_bytes(v, v_.recipe, 0));
+    scratch_bytes_ =
+        cuda::quantize_scratch_bytes(k, k_.recipe, 0) + cuda::quantize_scratch_bytes(v, v_.recipe, 0);
     first_key_is_anchor_ = problem.is_anchored() && !problem.given_anchor.data;
   }
 
@@ -102,9 +102,12 @@ class OnDevice final : public KeptKeys {
   /// Q becomes codes in the launches of K and V.
   Status step(const TensorView& k, const TensorView& v, std::int64_t begin, const Call& call) override {
     OCTET_TRY(check_device());
-    const std::int64_t of_q = cuda::quantize_scratch_bytes(
-        call.args.q.codes.shape, operand_recipes(call.plan.desc).q, call.plan.desc.sequences);
-    if (of_q > scratch_bytes_) return KeptKeys::step(k, v, begin, call);
+    const std::int64_t bytes =
+        cuda::quantize_scratch_bytes(call.args.q.codes.shape, operand_recipes(call.plan.desc).q,
+                                     call.plan.desc.sequences) +
+        cuda::quantize_scratch_bytes(k.shape, k_.recipe, 0) +
+        cuda::quantize_scratch_bytes(v.shape, v_.recipe, 0);
+    if (bytes > scratch_bytes_) return KeptKeys::step(k, v, begin, call);
     AttentionArgs args = call.args;
     args.k.mean = anchor();
     Result<AttentionArgs> ready = prepare_on_device(call.plan, call.layout, args, Operands::queries,

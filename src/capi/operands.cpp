@@ -77,7 +77,7 @@ void lay_out_scratch(const Plan& plan, const OperandRecipes& recipes, CallLayout
   const auto grow = [&](const OperandPlan& x, const quant::OperandRecipe& recipe,
                         const std::array<std::int64_t, 4>& shape) {
     if (x.prequantized || x.layout.codes.shape == std::array<std::int64_t, 4>{}) return;
-    bytes = std::max(bytes, cuda::quantize_scratch_bytes(shape, recipe, d.sequences));
+    bytes += cuda::quantize_scratch_bytes(shape, recipe, d.sequences);
   };
   grow(plan.q, recipes.q, {d.batch, d.heads_q, d.tokens_q, d.head_dim});
   grow(plan.k, recipes.k, {d.batch, d.heads_kv, d.tokens_k, d.head_dim});

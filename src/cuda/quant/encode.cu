@@ -60,8 +60,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const RowReading& r = operand.rows;
   const GroupAmax& amax = operand.amax;
   factors.fill(r);
-  ptx::wait_for_earlier_kernels();
-  ptx::let_the_next_kernel_start();
+  const Begun begun(r.begin);
   const Lane lane(r);
   Steps<1> steps;
   Seen seen;
@@ -145,8 +144,7 @@ __global__ __launch_bounds__(1024) void sum_groups(const __grid_constant__ Seque
 
 __global__ __launch_bounds__(kThreads) void write_scales(const __grid_constant__ ScaleWriting w,
                                                          const __grid_constant__ ScaleMaking making) {
-  ptx::wait_for_earlier_kernels();
-  ptx::let_the_next_kernel_start();
+  const Begun begun(w.begin);
   const std::int64_t index = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const std::int64_t slot = index / w.channel_groups;
   if (slot >= w.groups.slots()) return;
@@ -232,8 +230,7 @@ __global__ __launch_bounds__(kThreads, 2) void encode_rows(const __grid_constant
   __shared__ std::uint32_t tile_peak;
   if (threadIdx.x == 0) tile_peak = 0;
   factors.fill(r);
-  ptx::wait_for_earlier_kernels();
-  ptx::let_the_next_kernel_start();
+  const Begun begun(r.begin);
   const Lane lane(r);
   const BlockRows rows(r, k);
   const std::uint32_t end = rows.first + rows.count;

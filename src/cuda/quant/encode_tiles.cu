@@ -2,7 +2,6 @@
 // or sequence (encode_tokens.cu: a token). A block of threads has a tile of tokens of one sequence and head,
 // so that what belongs to these is loaded once.
 #include "cuda/ptx/cp_async.cuh"
-#include "cuda/ptx/grid.cuh"
 #include "cuda/quant/encode_tiles.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/write_codes.cuh"
@@ -173,8 +172,7 @@ __global__ __launch_bounds__(kThreads,
             row = thread / Shape::kLanes, channel = lane * kChannels;
   const Sequences& sequences = r.order.sequences;
   const auto heads = static_cast<std::int32_t>(r.x.shape[1]);
-  ptx::wait_for_earlier_kernels();
-  ptx::let_the_next_kernel_start();
+  const Begun begun(r.begin);
   const TokenGroup group = group_at(groups, sequences, r.order.heads, blockIdx.x);
   if (group.length == 0) return;
 
@@ -269,8 +267,7 @@ __global__ __launch_bounds__(kThreads, kBlocksOfKeyBlocks) void encode_key_block
   const int thread = static_cast<int>(threadIdx.x), lane = thread % Shape::kLanes,
             row = thread / Shape::kLanes, channel = lane * kChannels;
   const Sequences& sequences = r.order.sequences;
-  ptx::wait_for_earlier_kernels();
-  ptx::let_the_next_kernel_start();
+  const Begun begun(r.begin);
   const TokenGroup group = group_at(groups, sequences, r.order.heads, blockIdx.x);
   if (group.length == 0) return;
 

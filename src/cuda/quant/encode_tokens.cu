@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "cuda/ptx/grid.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/plan.cuh"
 #include "cuda/quant/segments.cuh"
@@ -58,11 +57,9 @@ class Encoder {
 
   __device__ void run() {
     // note: where statistics are before this kernel, its first rows are on their way while those end.
-    if (!k_.rows_are_there) ptx::wait_for_earlier_kernels();
-    find_turns(0);
-    ask_for_rows(0);
-    if (k_.rows_are_there) ptx::wait_for_earlier_kernels();
-    ptx::let_the_next_kernel_start();
+    if (k_.rows_are_there) ask_for_first_rows();
+    const Begun begun(r_.begin);
+    if (!k_.rows_are_there) ask_for_first_rows();
     ask_for_words(0);
     float tile_floor = 0, least = float_of(kF32Inf);
     std::uint32_t most = 0;
@@ -163,6 +160,10 @@ class Encoder {
 
   // --- Rows in
 
+  __device__ void ask_for_first_rows() {
+    find_turns(0);
+    ask_for_rows(0);
+  }
   __device__ void ask_for_rows(int i) {
     const Turn& of = turn(i);
     space_.ask_for_rows(of.from, r_.x.stride[2], of.count);

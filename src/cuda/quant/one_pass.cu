@@ -16,9 +16,9 @@
 namespace octet::cuda {
 namespace {
 
-__global__ __launch_bounds__(kThreads) void clear_words(const __grid_constant__ OnePassPlan plan) {
-  ptx::wait_for_earlier_kernels();
-  ptx::let_the_next_kernel_start();
+__global__ __launch_bounds__(kThreads) void clear_words(const __grid_constant__ OnePassPlan plan,
+                                                        Begin begin) {
+  const Begun begun(begin);
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < plan.told / 4) reinterpret_cast<uint4*>(plan.of_leaves)[i] = {kUntold, kUntold, kUntold, kUntold};
 }
@@ -73,9 +73,6 @@ cudaError_t launch_shape(const RowReading& rows, const Coding& coding, const One
   constexpr int kBytes = sizeof(LeafRing<Shape, kCoders>);
   const int tiles_of_floor =
       coding.making.block_floor.octaves > 0 ? static_cast<int>(coding.groups.tokens) / Shape::kRows : 0;
-  const std::int64_t vectors = plan.told / 4;
-  runtime::launch(clear_words, static_cast<std::uint32_t>((vectors + kThreads - 1) / kThreads), kThreads, 0,
-                  stream, plan);
   const auto launch = [&](auto* kernel) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
     return runtime::launch_together(kernel, std::min(plan.leaves, processors()), kOnePassThreads, kBytes,
@@ -120,6 +117,13 @@ bool takes_one_pass(const RowReading& rows, const Coding& coding) {
                                          : rows.exponent.data && !rows.shift.data;
   return takes_shape(rows.x.shape) && has_room(rows.x.shape) && !rows.order.sequences.cu_seqlens && is_work &&
          is_floor && making.head_floor.octaves == 0 && runtime::is_hopper() && is_built();
+}
+
+void clear_for_one_pass(const RowReading& rows, void* scratch, Begin begin, void* stream) {
+  const OnePassPlan plan(rows.x.shape, statistic_of(rows), scratch);
+  const std::int64_t vectors = plan.told / 4;
+  runtime::launch(clear_words, static_cast<std::uint32_t>((vectors + kThreads - 1) / kThreads), kThreads, 0,
+                  stream, plan, begin);
 }
 
 bool launch_one_pass(const RowReading& rows, const Coding& coding, void* scratch, void* stream) {

@@ -20,6 +20,9 @@ std::int64_t one_pass_bytes(const std::array<std::int64_t, 4>& shape, Statistic 
 /// way. rows: with the shift or exponent that the statistic is written to.
 bool takes_one_pass(const RowReading& rows, const Coding& coding);
 
+/// What its blocks of threads tell each other is untold from then on: before each launch_one_pass().
+void clear_for_one_pass(const RowReading& rows, void* scratch, Begin begin, void* stream);
+
 /// The statistic of every sequence and head, and the codes and scales that follow from it. False where the
 /// context has not all of the device's processors: nothing is written then.
 bool launch_one_pass(const RowReading& rows, const Coding& coding, void* scratch, void* stream);

@@ -4,7 +4,6 @@
 // several on their way at a time.
 #include <bit>
 
-#include "cuda/ptx/grid.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/plain_rows.cuh"
 #include "cuda/quant/write_codes.cuh"
@@ -124,8 +123,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const PlainRows rows(r, order);
   largest[threadIdx.x] = 0;
   __syncthreads();
-  ptx::wait_for_earlier_kernels();
-  ptx::let_the_next_kernel_start();
+  const Begun begun(r.begin);
   const std::uint32_t infinities = infinities_of(r.x.dtype);
   std::uint32_t most[4] = {};
   rows.each(r, [&](std::int32_t, uint4 vector) {
@@ -164,8 +162,7 @@ __global__ void __launch_bounds__(kThreads, 4)
                  const __grid_constant__ PlainOrder order) {
   static_assert(kFormat == DType::f16 || kFormat == DType::e4m3 || kFormat == DType::s8);
   const PlainRows rows(r, order);
-  ptx::wait_for_earlier_kernels();
-  ptx::let_the_next_kernel_start();
+  const Begun begun(r.begin);
   float rscale[kChannels];
   if constexpr (kFormat != DType::f16) {
     const float* of = k.rscale + rows.slot(r, k.groups) * k.channel_groups;

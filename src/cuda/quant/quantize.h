@@ -73,7 +73,8 @@ enum class Launches : std::int32_t {
   one_a_step,  ///< each step its own, which is what long sequences have anyway
 };
 
-/// quantize() of each, with the same bits. scratch: the most that any of them needs.
+/// quantize() of each, with the same bits. scratch: as much as all of them need, for they have it beside each
+/// other.
 Status quantize(std::span<const PlainOperand> operands, void* scratch, void* stream, const DeviceWords& words,
                 Launches launches = Launches::fewest);
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/ptx/convert.cuh"
+#include "cuda/quant/begin.cuh"
 #include "cuda/quant/places.cuh"
 #include "numerics/formats.h"
 #include "octet/types.hpp"
@@ -43,6 +44,7 @@ struct RowReading {
   float norm = 1;              ///< 1 / sqrt(hadamard)
   std::uint32_t sign[8] = {};  ///< a bit a channel, 1: negative
   Confine confine = Confine::nothing;
+  Begin begin = Begin::after_all;  ///< of the kernel that reads them
 
   __device__ int lanes() const { return 1 << lanes_log2; }
   /// +-norm

@@ -100,6 +100,7 @@ struct ScaleWriting {
   float* rscale = nullptr;
   TensorView scales;
   const std::int64_t* first_group = nullptr;  ///< [sequence] of packed tensors, for groups of some tokens
+  Begin begin = Begin::after_all;             ///< of the kernel
 };
 
 }  // namespace octet::cuda

@@ -29,8 +29,9 @@ enum class GroupScales : std::int32_t {
 /// What a block of threads has in shared memory behind the rows, as offsets in words of 4 bytes.
 struct ShortSpace {
   static constexpr int kLeaf = static_cast<int>(quant::TreeSum::kLeafTokens);
-  static constexpr int kAtOnce = 16;            ///< rows whose elements a thread that sums has on their way
-  static constexpr int kMostBytes = 64 * 1024;  ///< three blocks a processor
+  static constexpr int kAtOnce = 16;             ///< rows whose elements a thread that sums has on their way
+  static constexpr int kMostBytes = 208 * 1024;  ///< of sequences so few that each has a processor
+  static constexpr int kMostOfMany = 64 * 1024;  ///< of others: three blocks a processor
 
   int words, largest, leaves, peaks, rscales, end;
 

@@ -99,28 +99,59 @@ VectorsLog2 vectors_for(int row_vectors_log2, std::uint32_t tokens, std::uint32_
   return row_vectors_log2 < kMostRowVectorsLog2 && sequences >= most * all ? of_most : of_many;
 }
 
-/// Blocks of threads that share a sequence: so many as give each processor one, and two where some
-/// processors would have two sequences and most of them one.
-std::uint32_t parts_for(std::uint32_t sequences) {
-  const std::uint32_t all = processors();
-  const bool has_few_over = sequences > all && 5 * sequences <= 6 * all;
-  return has_few_over ? 2 : std::max(all / sequences, 1u);
+/// Bytes of a sequence's rows and what is made of them, at most: more where an operand's sequences are half
+/// as many as processors or less (docs/cuda-measurements.md).
+std::int64_t most_bytes(std::uint32_t sequences) {
+  constexpr std::int64_t kStatic = sizeof(Factors) + 512;
+  if (2 * sequences > processors()) return ShortSpace::kMostOfMany;
+  const auto most = std::min<std::int64_t>(ShortSpace::kMostBytes, runtime::shared_bytes() - kStatic);
+  return std::max<std::int64_t>(most, ShortSpace::kMostOfMany);
+}
+
+/// Whether an operand's rows have a mean or exponents in common, which each block of threads finds for
+/// itself.
+bool has_statistic(const ShortOperand& x) {
+  return (x.rows.shift.data && !x.has_shift) || x.rows.exponent.data;
+}
+
+/// Blocks of threads that share a sequence, of operands with and without a statistic.
+struct Parts {
+  std::uint32_t measured = 1, plain = 1;
+};
+
+/// So many as give each processor one, and two where some processors would have two sequences and most of
+/// them one. Codes take about half as long again as statistics, which more blocks do not shorten.
+Parts parts_for(std::uint32_t measured, std::uint32_t plain) {
+  constexpr float kCodes = 1.5f;  // of a sequence, in statistics of it
+  const std::uint32_t all = processors(), sequences = measured + plain;
+  if (sequences > all) return 5 * sequences <= 6 * all ? Parts{2, 2} : Parts{};
+  if (measured == 0 || plain == 0) return {all / sequences, all / sequences};
+  Parts best;
+  float least = 1 + kCodes;
+  for (std::uint32_t of_plain = 1; measured + plain * of_plain <= all; ++of_plain) {
+    const Parts parts{(all - plain * of_plain) / measured, of_plain};
+    const float time =
+        std::max(1 + kCodes / static_cast<float>(parts.measured), kCodes / static_cast<float>(parts.plain));
+    if (time < least) least = time, best = parts;
+  }
+  return best;
 }
 
 /// Operands that are alike.
 void launch_together(std::span<const ShortOperand> operands, void* stream) {
   ShortOperands all{};
-  std::uint32_t units = 0, sequences = 0, tokens = 0;
+  std::uint32_t units = 0, sequences = 0, measured = 0, tokens = 0;
   std::int64_t bytes = 0;
   auto scales = TokenScales::all;
   for (const ShortOperand& x : operands) {
     if (x.coding.scale_of != ScaleOf::token) scales = TokenScales::not_all;
     sequences += units_of(x);
+    if (has_statistic(x)) measured += units_of(x);
     units = std::max(units, units_of(x));
     tokens = std::max(tokens, static_cast<std::uint32_t>(x.rows.x.shape[2]));
     bytes = std::max(bytes, bytes_of(x));
   }
-  const std::uint32_t wanted = parts_for(sequences);
+  const Parts wanted = parts_for(measured, sequences - measured);
   const int width_log2 = operands[0].rows.lanes_log2;
   const VectorsLog2 vectors = operands[0].coding.making.is_shared()
                                   ? VectorsLog2::of_many
@@ -136,7 +167,7 @@ void launch_together(std::span<const ShortOperand> operands, void* stream) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     ShortOperand& x = all.of[i] = operands[i];
     const std::uint32_t turns = divided_up(static_cast<std::uint32_t>(x.rows.x.shape[2]), at_once),
-                        turns_of_part = divided_up(turns, wanted);
+                        turns_of_part = divided_up(turns, has_statistic(x) ? wanted.measured : wanted.plain);
     x.rows_of_part = static_cast<int>(turns_of_part * at_once);
     parts = std::max(parts, divided_up(turns, turns_of_part));
   }
@@ -148,8 +179,9 @@ void launch_together(std::span<const ShortOperand> operands, void* stream) {
   };
   bytes = std::max(bytes, bytes_for(divided_up(blocks.x * blocks.y * blocks.z, processors())));
   const Kernel kernel = kernel_of(operands[0], vectors);
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                       static_cast<int>(std::max<std::int64_t>(ShortSpace::kMostBytes, bytes_for(1))));
+  cudaFuncSetAttribute(
+      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+      static_cast<int>(std::max({bytes, std::int64_t{ShortSpace::kMostOfMany}, bytes_for(1)})));
   runtime::launch(kernel, blocks, threads, static_cast<std::size_t>(bytes), stream, all);
 }
 
@@ -173,7 +205,7 @@ bool takes_short_sequences(const ShortOperand& operand) {
   if (k.groups.is_one && !k.making.is_shared() && (r.shift.data || r.exponent.data)) return false;
   if (has_groups(k) && k.groups.per_head * k.channel_groups > kMostGroupWords) return false;
   if (r.exponent.data && (r.shift.data || r.hadamard > 0 || r.confine != Confine::row)) return false;
-  return bytes_of(operand) <= ShortSpace::kMostBytes;
+  return bytes_of(operand) <= most_bytes(units_of(operand));
 }
 
 void launch_short_sequences(std::span<const ShortOperand> operands, void* stream) {

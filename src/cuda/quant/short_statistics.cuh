@@ -1,6 +1,7 @@
 // What the rows of a short sequence have in common: the mean of each channel, or what each is multiplied by.
 // The steps are those of sums.cu, with the same bits.
 #pragma once
+#include <bit>
 #include <cstdint>
 
 #include "cuda/quant/short_rows.cuh"
@@ -159,8 +160,8 @@ class ShortStatistics : public ShortRows<kRowVectorsLog2, kVectorsLog2, kGroupSc
     __syncthreads();
   }
   __device__ float sum_of_leaves(int channel) {
-    constexpr int kMostLeaves = ShortSpace::kMostBytes / (kWidth * 2 * kLeaf);
-    return sum_of_few<kMostLeaves>(leaf_count(), [&](int i) { return leaves()[i * kWidth + channel]; });
+    constexpr int kMostLeaves = std::bit_ceil(unsigned{ShortSpace::kMostBytes / (kWidth * 2 * kLeaf)});
+    return sum_of_some<kMostLeaves>(leaf_count(), [&](int i) { return leaves()[i * kWidth + channel]; });
   }
 };
 

@@ -1,6 +1,5 @@
 // K's mean and V's channel exponents.
 #include "cuda/ptx/cp_async.cuh"
-#include "cuda/ptx/grid.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/squares.cuh"
 #include "cuda/quant/sums.cuh"
@@ -227,8 +226,7 @@ __global__ __launch_bounds__(kLeafThreads) void sum_leaves(const __grid_constant
   auto& ring = *reinterpret_cast<LeafRing<Stored>*>(ring_memory);
   const Lane lane(r);
   const int channel = lane.first;
-  ptx::wait_for_earlier_kernels();
-  ptx::let_the_next_kernel_start();
+  const Begun begun(r.begin);
   const LeafPlace at(r, walk, lane, trees.leaves_log2);
   float sum[kChannels];
   std::uint32_t range[kChannels];
@@ -297,8 +295,7 @@ __global__ __launch_bounds__(kThreads, 1) void finish_mean(const __grid_constant
                                                            const __grid_constant__ Subtrees trees,
                                                            const __grid_constant__ TensorView mean) {
   __shared__ float parts[kMeanParts][kMeanChannels];
-  ptx::wait_for_earlier_kernels();
-  ptx::let_the_next_kernel_start();
+  const Begun begun(r.begin);
   const std::uint32_t per_unit = (static_cast<std::uint32_t>(r.dim) + kMeanChannels - 1) / kMeanChannels;
   const UnitPlace at(r, blockIdx.x / per_unit);
   const int part = static_cast<int>(threadIdx.x) / kMeanChannels,
@@ -322,8 +319,7 @@ __global__ __launch_bounds__(kThreads, 1) void finish_mean(const __grid_constant
 __global__ __launch_bounds__(kThreads) void write_anchor(const __grid_constant__ RowReading r,
                                                          const __grid_constant__ TensorView anchor,
                                                          const __grid_constant__ TensorView mean) {
-  ptx::wait_for_earlier_kernels();
-  ptx::let_the_next_kernel_start();
+  const Begun begun(r.begin);
   const UnitPlace at(r, blockIdx.x);
   const int channel = static_cast<int>(threadIdx.x);
   if (channel >= r.dim) return;
@@ -426,8 +422,7 @@ __global__ __launch_bounds__(kLeafThreads) void square_leaves(const __grid_const
   auto& ring = *reinterpret_cast<LeafRing<Stored>*>(ring_memory);
   const Lane lane(r);
   const int channel = lane.first;
-  ptx::wait_for_earlier_kernels();
-  ptx::let_the_next_kernel_start();
+  const Begun begun(r.begin);
   const LeafPlace at(r, walk, lane, trees.leaves_log2);
   float sum[kChannels];
   std::uint32_t range[kChannels];
@@ -539,8 +534,7 @@ __global__ __launch_bounds__(kThreads) void finish_exponents(const __grid_consta
                                                              const __grid_constant__ TensorView exponent) {
   __shared__ SubtreeSpace<kThreads> space;
   __shared__ std::int64_t orders[kWarp];
-  ptx::wait_for_earlier_kernels();
-  ptx::let_the_next_kernel_start();
+  const Begun begun(r.begin);
   const UnitPlace at(r, blockIdx.x);
   const SubtreesOfSequence of = subtrees_of(r, trees, at.unit, at.s);
   SquareSum of_channel;
@@ -608,13 +602,17 @@ int subtree_leaves_log2(const std::array<std::int64_t, 4>& shape, std::int64_t p
   return log2;
 }
 
-void launch_mean(const RowReading& rows, const Subtrees& trees, const TensorView& mean, void* stream) {
-  const std::uint32_t units = units_of(rows);
-  if (units == 0) return;
+void launch_sums(const RowReading& rows, const Subtrees& trees, void* stream) {
+  if (units_of(rows) == 0) return;
   if (rows.x.dtype == DType::f32)
     launch_leaves<float>(rows, trees, sum_leaves<float>, stream);
   else
     launch_leaves<std::uint16_t>(rows, trees, sum_leaves<std::uint16_t>, stream);
+}
+
+void launch_mean(const RowReading& rows, const Subtrees& trees, const TensorView& mean, void* stream) {
+  const std::uint32_t units = units_of(rows);
+  if (units == 0) return;
   const auto columns = static_cast<std::uint32_t>((rows.dim + kMeanChannels - 1) / kMeanChannels);
   runtime::launch(finish_mean, units * columns, kThreads, 0, stream, rows, trees, mean);
 }
@@ -624,18 +622,20 @@ void launch_anchor(const RowReading& rows, const TensorView& anchor, const Tenso
     runtime::launch(write_anchor, units, kThreads, 0, stream, rows, anchor, mean);
 }
 
+void launch_squares(const RowReading& rows, const Subtrees& trees, void* stream) {
+  if (units_of(rows) == 0) return;
+  if (rows.x.dtype == DType::f32)
+    launch_leaves<float>(rows, trees, square_leaves<float>, stream);
+  else
+    launch_leaves<std::uint16_t>(rows, trees, square_leaves<std::uint16_t>, stream);
+}
+
 void launch_exponents(const RowReading& rows, const Subtrees& trees, const TensorView& exponent,
                       void* stream) {
   const std::uint32_t units = units_of(rows);
   if (units == 0) return;
   const bool is_f32 = rows.x.dtype == DType::f32;
-  const Squares squares = rows.hadamard > 0 ? Squares::not_added : Squares::added;  // no scheme has both
-  if (squares == Squares::added) {
-    if (is_f32)
-      launch_leaves<float>(rows, trees, square_leaves<float>, stream);
-    else
-      launch_leaves<std::uint16_t>(rows, trees, square_leaves<std::uint16_t>, stream);
-  }
+  const Squares squares = rows.hadamard > 0 ? Squares::not_added : Squares::added;
   runtime::launch(is_f32 ? finish_exponents<float> : finish_exponents<std::uint16_t>, units, kThreads, 0,
                   stream, rows, trees, squares, exponent);
 }

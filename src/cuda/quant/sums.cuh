@@ -26,13 +26,17 @@ struct Subtrees {
   std::uint32_t* range = nullptr;
 };
 
-/// K's mean of every sequence and head, from the rows as they come, into `mean` (QuantizedTensor::mean).
+/// Sums of the subtrees of K's rows as they come; from them its mean of every sequence and head, into `mean`
+/// (QuantizedTensor::mean).
+void launch_sums(const RowReading& rows, const Subtrees& trees, void* stream);
 void launch_mean(const RowReading& rows, const Subtrees& trees, const TensorView& mean, void* stream);
 
 /// The anchor of every sequence and head, or its first token where the anchor's data is null.
 void launch_anchor(const RowReading& rows, const TensorView& anchor, const TensorView& mean, void* stream);
 
-/// V's channel exponents of every sequence and head, from the shifted and rotated rows, into `exponent`.
+/// Sums of squares of V's shifted rows, where these are not rotated; V's channel exponents of every sequence
+/// and head, from these sums or, of rotated rows, from the rows alone, into `exponent`.
+void launch_squares(const RowReading& rows, const Subtrees& trees, void* stream);
 void launch_exponents(const RowReading& rows, const Subtrees& trees, const TensorView& exponent,
                       void* stream);
 

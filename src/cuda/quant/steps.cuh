@@ -1,0 +1,83 @@
+// The steps of one operand, each of which needs what the one before it has written. OperandSteps of several
+// operands are queued in turns (quantize.cu).
+#pragma once
+#include <cstdint>
+
+#include "base/sequences.h"
+#include "cuda/quant/begin.cuh"
+#include "cuda/quant/plan.cuh"
+#include "cuda/quant/quantize.h"
+#include "cuda/quant/scaling.cuh"
+
+namespace octet::cuda {
+
+/// One operand of a call.
+struct OperandCall {
+  const PlainOperand& operand;
+  const DeviceWords& words;
+  ScratchPlan plan;
+  unsigned char* scratch;  ///< plan.bytes of its own
+  void* stream;
+  RowReading rows;  ///< as they come
+
+  template <class T>
+  T* at(std::int64_t offset) const {
+    return reinterpret_cast<T*>(scratch + offset);
+  }
+  const quant::OperandRecipe& recipe() const { return operand.recipe; }
+  const QuantizedTensor& out() const { return operand.out; }
+  bool is_shared() const { return words.shared_amax || recipe().shared_amax > 0; }
+  /// Whether what K is shifted by is where it goes already.
+  bool has_shift() const;
+};
+
+/// What is done with NaN and Inf on the way to a format.
+Confine confine_of(DType format);
+/// What of the coding the recipe says.
+Coding coding_of(const OperandCall& call);
+
+class OperandSteps {
+ public:
+  OperandSteps(const OperandCall& call, Launches launches);
+
+  bool are_done() const { return next_ == count_; }
+  /// Zeros that some of the steps begin with: before the first step of any operand, for what is queued after
+  /// a cudaMemsetAsync() waits until all before it is done.
+  void clear() const;
+  /// Queues the next step, whose first kernel begins as said.
+  void queue(Begin begin);
+
+ private:
+  enum class Step : std::int32_t {
+    clear_one_pass,
+    one_pass,  ///< the statistic and the codes that follow from it, from one reading
+    mean_of_leaves,
+    mean,
+    anchor,
+    squares,
+    exponents,
+    amax,
+    first_groups,
+    scales,
+    codes,
+  };
+  void add(Step step) { steps_[count_++] = step; }
+  void add_single_steps();
+  RowReading transformed_rows() const;
+  bool tries_one_pass(Launches launches) const;
+  Coding coding_of_one_pass() const;
+  RowReading rows_of_one_pass() const;
+  Coding full_coding() const;
+  void queue_amax(RowReading rows);
+  bool has_statistic() const;
+
+  static constexpr int kMost = 10;
+  OperandCall call_;
+  Tile tile_;
+  ScaleMaking making_;
+  bool measures_groups_ = false, measures_heads_ = false, measures_blocks_ = false;
+  Step steps_[kMost] = {};
+  int next_ = 0, count_ = 0;
+};
+
+}  // namespace octet::cuda
