@@ -82,6 +82,16 @@ constexpr CpuWorkload kShapes[] = {
     {"d128-1k", Kind::prefill, 1, 16, 16, 1024, 1024, 128},
     {"d128-4k", Kind::prefill, 1, 16, 16, 4096, 4096, 128},
     {"d256-4k", Kind::prefill, 1, 8, 8, 4096, 4096, 256},
+    {"prompt-256", Kind::prefill, 1, 32, 8, 256, 256, 128, Mask::causal},
+    {"prompt-512", Kind::prefill, 1, 32, 8, 512, 512, 128, Mask::causal},
+    {"prompt-1k", Kind::prefill, 1, 32, 8, 1024, 1024, 128, Mask::causal},
+    {"prompt-2k", Kind::prefill, 1, 32, 8, 2048, 2048, 128, Mask::causal},
+    {"prompt-4k", Kind::prefill, 1, 32, 8, 4096, 4096, 128, Mask::causal},
+    {"image-512", Kind::vision, 2, 10, 10, 512, 512, 64},
+    {"image-1k", Kind::vision, 1, 16, 16, 1024, 1024, 64},
+    {"image-2x1k", Kind::vision, 2, 20, 20, 1024, 1024, 64},
+    {"image-4k", Kind::vision, 2, 10, 10, 4096, 4096, 64},
+    {"image-4.5k", Kind::vision, 1, 24, 24, 4608, 4608, 128},
 };
 
 struct Row {

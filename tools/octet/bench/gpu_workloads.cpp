@@ -41,7 +41,12 @@ constexpr GpuWorkload grid(const char* name, std::int64_t tokens, std::int64_t d
           tokens == kTokens && mask == Mask::none ? kLongest : kPrefill};
 }
 
-/// One token or a few of a model with 32 heads over 8.
+/// A prompt of a model with 32 heads over 8.
+constexpr GpuWorkload prompt(const char* name, std::int64_t tokens) {
+  return {"llm-prefill", {name, Kind::prefill, 1, 32, 8, tokens, tokens, 128, Mask::causal}};
+}
+
+/// One token or a few of the same.
 constexpr GpuWorkload step(const char* name, std::int64_t batch, std::int64_t rows, std::int64_t keys) {
   return {"decode", {name, Kind::prefill, batch, 32, 8, rows, keys, 128}};
 }
@@ -85,7 +90,10 @@ constexpr GpuWorkload kGpuWorkloads[] = {
     grid("d256-4k-causal", 4096, 256, Mask::causal),
     grid("d256-8k-causal", 8192, 256, Mask::causal),
     grid("d256-16k-causal", 16384, 256, Mask::causal),
-    {"llm-prefill", {"gqa-8k-causal", Kind::prefill, 1, 32, 8, 8192, 8192, 128, Mask::causal}},
+    prompt("gqa-512-causal", 512),
+    prompt("gqa-1k-causal", 1024),
+    prompt("gqa-2k-causal", 2048),
+    prompt("gqa-8k-causal", 8192),
     step("step-4k", 1, 1, 4096),
     step("step-4k-b8", 8, 1, 4096),
     step("step-4k-b32", 32, 1, 4096),
