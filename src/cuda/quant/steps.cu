@@ -211,8 +211,7 @@ bool OperandSteps::tries_one_pass(Launches launches) const {
              is_norms = recipe.smooth == Smooth::none && recipe.equalise == Equalise::on;
   if (!is_mean && !is_norms) return false;
   // The steps of small operands run beside those of others, and read rows from the cache when they read them
-  // again: with 32 query heads of 128 channels, 8 heads of 2048 tokens take a call 137 us so and 144 in one
-  // pass, of 4096 358 and 363 (H100).
+  // again (docs/cuda-measurements.md).
   constexpr std::int64_t kSmall = std::int64_t{8} << 20;  // bytes
   const auto& shape = call_.operand.x.shape;
   if (launches == Launches::fewest && 2 * shape[0] * shape[1] * shape[2] * shape[3] <= kSmall) return false;
