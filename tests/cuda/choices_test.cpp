@@ -1,10 +1,15 @@
 // What the CUDA backend decides on the host from the problem alone; needs no GPU.
 #include <gtest/gtest.h>
 
+#include <set>
+#include <utility>
+#include <vector>
+
 #include "core/schemes.h"
 #include "cuda/cuda.h"
 #include "cuda/ranges.h"
 #include "cuda/wgmma/fill.h"
+#include "cuda/wgmma/order.h"
 
 namespace octet::testing {
 namespace {
@@ -77,6 +82,57 @@ TEST(RangeCut, OfManyPackedRowsTheWorkspaceStaysWithinWhatIsPlannedFor) {
   EXPECT_LE(of_ranges(49, kHeads), 4 * kPlanned * kRow);
   EXPECT_EQ(of_ranges(2048, kHeads), 0) << "a prompt among them: 42 rows of a sequence on average";
   EXPECT_EQ(of_ranges(700, 8), 2 * 700 * kHeads * kRow) << "57 rows of a key head";
+}
+
+/// The tiles of so many in a row, one after the other; each of them comes once.
+std::vector<cuda::wgmma::TileNumber> in_order(const cuda::wgmma::RowTiles& tiles, std::int64_t of_row,
+                                              std::int64_t rows) {
+  EXPECT_EQ(tiles.count, of_row * rows);
+  std::vector<cuda::wgmma::TileNumber> order;
+  std::set<std::pair<std::int32_t, std::int32_t>> seen;
+  for (std::int32_t i = 0; i < tiles.count; ++i) {
+    order.push_back(cuda::wgmma::number_of_tile(tiles, i));
+    const auto [row, tile] = order.back();
+    EXPECT_TRUE(row >= 0 && row < rows && tile >= 0 && tile < of_row) << row << ", " << tile;
+    EXPECT_TRUE(seen.insert({row, tile}).second) << row << ", " << tile << " comes twice";
+  }
+  return order;
+}
+
+TEST(TileOrder, TheLongestTilesOfASetOfRowsComeFirst) {
+  for (const std::int64_t tiles : {1, 2, 6, 22})
+    for (const std::int64_t sequences : {1, 3})
+      for (const std::int64_t heads : {1, 7, 32})
+        for (const std::int64_t most : {1, 8, 12, 1000}) {
+          const std::int64_t rows = sequences * heads;
+          const auto of = cuda::wgmma::longest_first(tiles, sequences, heads, most);
+          const std::int64_t together = of.together;
+          EXPECT_LE(together, most);
+          EXPECT_EQ(rows % together, 0);
+          const auto order = in_order(of, tiles, rows);
+          for (std::size_t i = 0; i < order.size(); ++i) {
+            const auto set = static_cast<std::int64_t>(i) / (together * tiles);
+            EXPECT_EQ(order[i].row / together, set);
+            const bool has_before = i > 0 && order[i - 1].row / together == set;
+            EXPECT_TRUE(!has_before || order[i].tile <= order[i - 1].tile);
+          }
+        }
+  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, 1, 32, 92).together}, 32);
+  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, 3, 32, 20).together}, 16);
+  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, 1, 7, 5).together}, 1);
+}
+
+TEST(TileOrder, RowsComeOneAfterTheOtherAndShortTilesLast) {
+  for (const std::int64_t rows : {1, 6, 21}) {
+    const auto order = in_order(cuda::wgmma::row_after_row(5, 1, rows), 5, rows);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      EXPECT_EQ(order[i].row, static_cast<std::int32_t>(i / 5));
+      EXPECT_EQ(order[i].tile, static_cast<std::int32_t>(4 - i % 5));
+    }
+    const auto short_last = in_order(cuda::wgmma::short_ones_last(5, rows / 3 + 1, 3), 5, (rows / 3 + 1) * 3);
+    const std::size_t whole = static_cast<std::size_t>((rows / 3 + 1) * 3 * 4);
+    for (std::size_t i = 0; i < short_last.size(); ++i) EXPECT_EQ(short_last[i].tile == 4, i >= whole);
+  }
 }
 
 TEST(LeastFill, SchemesWithoutHoppersKernelsAndLoneBlocksOfFewChannelsAreNeverForThem) {

@@ -9,6 +9,7 @@
 #include "cuda/runtime/launch.cuh"
 #include "cuda/wgmma/attend.cuh"
 #include "cuda/wgmma/launch.h"
+#include "cuda/wgmma/order.h"
 #include "lanes/device.h"
 
 namespace octet::cuda::wgmma {
@@ -29,6 +30,24 @@ class Launches {
 
  private:
   template <int kIndex>
+  static RowTiles order_of(const Call& call, std::int32_t groups, std::int32_t heads) {
+    constexpr Tile kTile = tile_of<S>(kIndex);
+    constexpr std::int64_t kCache = 16 << 20;   // bytes of keys in the second-level cache, of 50 MB
+    constexpr std::int64_t kLeastTogether = 4;  // heads, whose longest tiles keep most processors busy
+    const std::int64_t of_sequence = call.queries.groups, sequences = call.queries.count;
+    if (call.queries.cu_seqlens) return row_after_row(groups, 1, heads);
+    if (call.mask == Mask::causal && call.window_left < 0) {
+      constexpr std::int64_t kKeyBytes = kTile.head_dim * (Element<S::kQk>::kBytes + Element<S::kV>::kBytes);
+      const std::int64_t row_bytes =
+          std::max<std::int64_t>(call.keys.tokens * kKeyBytes / call.group.divisor, 1);
+      return longest_first(of_sequence, sequences, heads, std::max(kCache / row_bytes, kLeastTogether));
+    }
+    const bool has_short =
+        call.hides_keys == 0 && of_sequence > 1 && call.queries.tokens % SharedPlan<S, kTile>::kRows != 0;
+    return has_short ? short_ones_last(of_sequence, sequences, heads) : row_after_row(groups, 1, heads);
+  }
+
+  template <int kIndex>
   static int with_tile(const Call& call, int tile, std::int32_t groups, std::int32_t heads, void* stream) {
     if constexpr (kIndex < kTileCount) {
       if (tile != kIndex) return with_tile<kIndex + 1>(call, tile, groups, heads, stream);
@@ -38,15 +57,11 @@ class Launches {
       const cudaError_t error = cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                      static_cast<int>(kBytes));
       if (error != cudaSuccess) return error;
-      constexpr std::int32_t kRows = SharedPlan<S, tile_of<S>(kIndex)>::kRows;
-      const std::int32_t all = groups * heads;
-      // Rows that see as many keys take as long: then a head's last tile, where rows do not fill it, is
-      // short, and as many blocks of threads as there are processors share tiles out.
+      // Rows that see as many keys take as long: then as many blocks of threads as there are processors share
+      // tiles out.
       const bool alike = call.hides_keys == 0 && !call.queries.cu_seqlens;
-      const bool has_short = alike && call.queries.groups > 1 && call.queries.tokens % kRows != 0;
-      const RowTiles tiles{Divider(has_short ? call.queries.groups - 1 : groups), Divider(heads),
-                           has_short ? call.queries.count : 1, all};
-      std::int64_t blocks = all;
+      const RowTiles tiles = order_of<kIndex>(call, groups, heads);
+      std::int64_t blocks = tiles.count;
       if (SharedPlan<S, tile_of<S>(kIndex)>::kSharesOut && alike)
         blocks = std::min(blocks, runtime::processors());
       const dim3 threads((tile_of<S>(kIndex).warpgroups + 1) * kWarpgroup);

@@ -7,14 +7,6 @@
 
 namespace octet::cuda::wgmma {
 
-/// Tiles of query rows, in the order in which blocks of threads take them: `first` tiles of each head of each
-/// of `sequences`, then those that are left, one of each. Where sequences are not counted apart, all their
-/// tiles are `first` ones of a head. count: of all.
-struct RowTiles {
-  Divider first, heads;
-  std::int32_t sequences, count;
-};
-
 struct Kernels {
   /// groups: tiles of query rows of all sequences. Asynchronous on the stream (a cudaStream_t); a
   /// cudaError_t, 0 for success.

@@ -1,11 +1,11 @@
-// Tiles of query rows, and the order in which blocks of threads compute them.
+// Tiles of query rows, as blocks of threads come to them.
 #pragma once
 #include <cstdint>
 
 #include "cuda/attn/key_block.cuh"
 #include "cuda/attn/sequence.cuh"
 #include "cuda/attn/visibility.cuh"
-#include "cuda/wgmma/launch.h"
+#include "cuda/wgmma/order.h"
 
 namespace octet::cuda::wgmma {
 
@@ -24,15 +24,10 @@ class TileOrder {
   __device__ __forceinline__ TileOrder(const Call& call, const RowTiles& tiles)
       : call_(call), tiles_(tiles) {}
 
-  /// Tile number i. The last ones of a head come first: under a causal mask they are the longest. Where all
-  /// rows see as many keys, a head's shorter last one comes after all others, for it leaves least to wait for
-  /// at the end.
   __device__ __forceinline__ RowTile at(std::int32_t i) const {
-    const std::int32_t of_first = tiles_.first * tiles_.sequences * tiles_.heads;
-    const bool is_short = i >= of_first;
-    const std::int32_t row = is_short ? i - of_first : i / tiles_.first, sequence = row / tiles_.heads;
-    const std::int32_t group = is_short ? tiles_.first : tiles_.first - 1 - (i - row * tiles_.first);
-    return of_group(sequence * call_.queries.groups + group, row - sequence * tiles_.heads);
+    const TileNumber number = number_of_tile(tiles_, i);
+    const std::int32_t sequence = number.row / tiles_.heads;
+    return of_group(sequence * call_.queries.groups + number.tile, number.row - sequence * tiles_.heads);
   }
   /// body(i) of the block of threads' tiles, one after the other; it returns i.
   template <class Body>
