@@ -7,17 +7,16 @@
 
 namespace octet::cuda {
 
-/// What a kernel waits for before it begins.
+/// What a kernel waits for before it touches global memory.
 enum class Begin : std::int32_t {
   after_all,   ///< every kernel before it on the stream
-  beside_one,  ///< nothing: what it reads was there before the kernel that is before it, or the first of
-               ///< several that stand beside each other, had waited for all before that
+  beside_one,  ///< nothing: it needs what the last after_all kernel waited for, and no more
 };
 
-/// Of a kernel's threads from the first access to global memory to the end. Kernels let the next one start
-/// when all of their blocks have begun, and an after_all one begins when all before it are done. So the first
-/// beside_one kernel after it finds the same memory as it does, and so do others after that. One block of
-/// theirs waits at its end: whoever waits for the kernel then waits for those beside it too.
+/// Of a kernel's threads, from the first access to global memory to the end. A kernel starts when all blocks
+/// of the one before have begun, so have waited where that is after_all: a beside_one kernel behind it finds
+/// the same memory as it does, and so does another behind that. One block of a beside_one kernel waits at its
+/// end, so that whoever waits for the kernel waits for those that it stands beside too.
 class Begun {
  public:
   __device__ explicit Begun(const Begin& begin) : begin_(begin) {

@@ -30,7 +30,7 @@ struct DeviceWords {
 };
 
 /// Bytes of device memory that quantize() needs for its own use, for x of `shape` (batch, head, token, dim);
-/// packed_sequences is 0 for dense tensors. Less for no other recipe's sake: take the largest of several.
+/// packed_sequences is 0 for dense tensors. Calls one after the other may share the largest.
 std::int64_t quantize_scratch_bytes(const std::array<std::int64_t, 4>& shape,
                                     const quant::OperandRecipe& recipe, std::int64_t packed_sequences);
 
