@@ -102,7 +102,7 @@ VectorsLog2 vectors_for(int row_vectors_log2, std::uint32_t tokens, std::uint32_
 /// Bytes of a sequence's rows and what is made of them, at most: more where an operand's sequences are half
 /// as many as processors or less (docs/cuda-measurements.md).
 std::int64_t most_bytes(std::uint32_t sequences) {
-  constexpr std::int64_t kStatic = sizeof(Factors) + 512;
+  constexpr std::int64_t kStatic = sizeof(Factors) + 512;  // what the kernel has besides, and some room
   if (2 * sequences > processors()) return ShortSpace::kMostOfMany;
   const auto most = std::min<std::int64_t>(ShortSpace::kMostBytes, runtime::shared_bytes() - kStatic);
   return std::max<std::int64_t>(most, ShortSpace::kMostOfMany);

@@ -134,10 +134,12 @@ void OperandSteps::queue(Begin begin) {
       clear_for_one_pass(rows_of_one_pass(), call_.at<void>(call_.plan.one_pass), begin, stream);
       break;
     case Step::one_pass:
-      if (!launch_one_pass(rows_of_one_pass(), coding_of_one_pass(), call_.at<void>(call_.plan.one_pass),
-                           stream))
-        add_single_steps();
-      break;
+      if (launch_one_pass(rows_of_one_pass(), coding_of_one_pass(), call_.at<void>(call_.plan.one_pass),
+                          stream))
+        break;
+      // Nothing was queued: what the turn's next operand begins beside is the first of these then.
+      add_single_steps();
+      return queue(begin);
     case Step::mean_of_leaves:
       launch_sums(come, subtrees_of(call_), stream);
       break;

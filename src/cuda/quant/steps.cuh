@@ -1,5 +1,5 @@
-// The steps of one operand, each of which needs what the one before it has written. OperandSteps of several
-// operands are queued in turns (quantize.cu).
+// The steps of one operand, each of which needs what the one before it has written. Those of several operands
+// are queued in turns (quantize.cu).
 #pragma once
 #include <cstdint>
 
@@ -36,6 +36,8 @@ Confine confine_of(DType format);
 /// What of the coding the recipe says.
 Coding coding_of(const OperandCall& call);
 
+/// What is left to do of an operand. launches: whether its steps run beside those of others (fewest), which
+/// decides whether its statistic and codes come from one reading.
 class OperandSteps {
  public:
   OperandSteps(const OperandCall& call, Launches launches);
@@ -44,22 +46,22 @@ class OperandSteps {
   /// Zeros that some of the steps begin with: before the first step of any operand, for what is queued after
   /// a cudaMemsetAsync() waits until all before it is done.
   void clear() const;
-  /// Queues the next step, whose first kernel begins as said.
+  /// Queues the next step, a kernel or more, the first of which begins as said or later.
   void queue(Begin begin);
 
  private:
   enum class Step : std::int32_t {
     clear_one_pass,
-    one_pass,  ///< the statistic and the codes that follow from it, from one reading
-    mean_of_leaves,
+    one_pass,        ///< the statistic and the codes that follow from it, from one reading
+    mean_of_leaves,  ///< sums that K's mean is made of
     mean,
     anchor,
-    squares,
+    squares,  ///< sums of squares that V's exponents are made of
     exponents,
-    amax,
-    first_groups,
-    scales,
-    codes,
+    amax,          ///< of groups that have a scale or are a floor
+    first_groups,  ///< of packed sequences
+    scales,        ///< of groups
+    codes,         ///< and tokens' scales
   };
   void add(Step step) { steps_[count_++] = step; }
   void add_single_steps();
