@@ -92,6 +92,11 @@ constexpr CpuWorkload kShapes[] = {
     {"image-2x1k", Kind::vision, 2, 20, 20, 1024, 1024, 64},
     {"image-4k", Kind::vision, 2, 10, 10, 4096, 4096, 64},
     {"image-4.5k", Kind::vision, 1, 24, 24, 4608, 4608, 128},
+    {"chunk-128", Kind::prefill, 1, 32, 8, 128, 8192, 128, Mask::causal},
+    {"chunk-256", Kind::prefill, 1, 32, 8, 256, 8192, 128, Mask::causal},
+    {"chunk-512", Kind::prefill, 1, 32, 8, 512, 8192, 128, Mask::causal},
+    {"chunk-1k", Kind::prefill, 1, 32, 8, 1024, 8192, 128, Mask::causal},
+    {"chunk-2k", Kind::prefill, 1, 32, 8, 2048, 16384, 128, Mask::causal},
 };
 
 struct Row {
@@ -121,6 +126,7 @@ std::string text_of(const cuda::Cut& cut) {
   std::string text = fmt::format("{}{} x {}, {}", family, tile.computed, tile.head_dim, cut.warps);
   if (cut.e4m3 == cuda::E4m3::as_f16) text += ", e4m3 as f16";
   if (cut.ranges > 0) text += fmt::format(", {} ranges", cut.ranges);
+  if (cut.heads_with_ranges > 0) text += fmt::format(" of {} heads", cut.heads_with_ranges);
   if (tile.key_parts > 1) text += fmt::format(" x {}", tile.key_parts);
   return tile.lone_blocks == 0 ? text : fmt::format("{}, of {}", text, tile.lone_blocks);
 }
@@ -137,8 +143,9 @@ Status check_names(const std::vector<std::string>& names) {
   return {};
 }
 
-/// names: of shapes; none: all.
-Status run(const std::string& output, const std::string& commit, const std::vector<std::string>& names) {
+/// names, schemes: of shapes and variants; none: all.
+Status run(const std::string& output, const std::string& commit, const std::vector<std::string>& names,
+           const std::vector<std::string>& schemes) {
   if (Status s = check_names(names); !s.ok()) return s;
   Result<gpu::DeviceInfo> device = gpu::find_device();
   if (!device.ok()) return device.status();
@@ -163,6 +170,7 @@ Status run(const std::string& output, const std::string& commit, const std::vect
     if (!device_inputs.ok()) return device_inputs.status();
     for (const CpuVariant& variant : kVariants) {
       progress.advance(1, fmt::format("{} {}", shape.name, variant.label));
+      if (!schemes.empty() && std::ranges::find(schemes, variant.label) == schemes.end()) continue;
       Result<GpuRunner> runner = GpuRunner::prepare(variant, shape, Quantisation::excluded, inputs.value(),
                                                     device_inputs.value(), stream.value(), threads);
       if (!runner.ok()) return runner.status();
@@ -186,6 +194,7 @@ Status run(const std::string& output, const std::string& commit, const std::vect
                         {"key_parts", cuda::mma::kTileTable[row.cut.tile].key_parts},
                         {"lone_blocks", cuda::mma::kTileTable[row.cut.tile].lone_blocks},
                         {"ranges", row.cut.ranges},
+                        {"heads_with_ranges", row.cut.heads_with_ranges},
                         {"us", row.us},
                         {"taken", &row == &taken}});
     }
@@ -204,7 +213,8 @@ Status run(const std::string& output, const std::string& commit, const std::vect
 int main(int argc, char** argv) {
   const octet::Status status =
       octet::tool::run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "unknown",
-                       argc > 3 ? octet::tool::split(argv[3], ',') : std::vector<std::string>{});
+                       argc > 3 ? octet::tool::split(argv[3], ',') : std::vector<std::string>{},
+                       argc > 4 ? octet::tool::split(argv[4], ',') : std::vector<std::string>{});
   if (!status.ok()) fmt::print(stderr, "cuda_tiles: {}\n", status.message());
   return status.ok() ? 0 : 1;
 }

@@ -178,7 +178,7 @@ NextStarts next_starts(const AttentionDesc& d, const Cut& cut) {
 }  // namespace
 
 std::int64_t workspace_bytes(const AttentionDesc& d, const Cut& cut) {
-  const std::int64_t of_ranges = cut.ranges > 0 ? RangeCut(d, cut.ranges).bytes() : 0;
+  const std::int64_t of_ranges = cut.ranges > 0 ? RangeCut(d, cut).bytes() : 0;
   return layout_of(d, cut).bytes + of_ranges;
 }
 /// Enough for either family, products and ranges: a plan may be run on another device than the one that was
@@ -191,7 +191,7 @@ std::int64_t workspace_bytes(const AttentionDesc& d) {
                    workspace_bytes(d, {tile, 1, Family::mma, E4m3::as_f16}),
                    workspace_bytes(d, {of_ranges, 1, Family::mma, E4m3::as_it_is, ranges}),
                    workspace_bytes(d, {of_ranges, 1, Family::mma, E4m3::as_f16, ranges}),
-                   workspace_bytes(d, {tile, 1, Family::wgmma})});
+                   workspace_bytes(d, {tile, 1, Family::wgmma}) + hopper_range_bytes(d)});
 }
 
 namespace {
@@ -213,7 +213,7 @@ Status pack_blocks(const AttentionDesc& d, const Call& call, const Cut& cut, std
 /// parts: RangeCut::bytes() for what ranges leave.
 Status attend_ranges(const AttentionDesc& d, const Call& call, const Cut& cut, std::byte* parts,
                      void* stream) {
-  const RangeCut ranges(d, cut.ranges);
+  const RangeCut ranges(d, cut);
   const mma::Kernels& kernels = kernels_for(d, cut);
   const std::int64_t rows_a_tile = cut.warps * mma::kRowsAWarp;
   Call of_ranges = call_of_ranges(call, ranges, rows_a_tile, parts);
@@ -230,16 +230,31 @@ Status attend_ranges(const AttentionDesc& d, const Call& call, const Cut& cut, s
   return launched(merge_ranges(call, ranges, parts, stream), "merging");
 }
 
-Status attend_packed_keys(const AttentionDesc& d, Call call, const Cut& cut, std::byte* parts, void* stream) {
-  if (cut.ranges > 0) return attend_ranges(d, call, cut, parts, stream);
-  if (cut.family == Family::wgmma) {
-    const int tile = wgmma::tile_for(mma::kTileTable[cut.tile].head_dim, mma::kTileTable[cut.tile].keys);
-    const std::int64_t groups = groups_of(d, d.tokens_q, hopper_rows(d, cut.tile, cut.packed_for));
-    return launched(hopper_kernels_for(d, cut.tile, cut.packed_for)
-                        ->attend(call, tile, static_cast<std::int32_t>(groups),
-                                 static_cast<std::int32_t>(d.heads_q), stream),
-                    "attention");
+/// Heads without ranges, then those with, which begin as the others leave processors free.
+Status attend_by_hopper(const AttentionDesc& d, Call call, const Cut& cut, std::byte* parts, void* stream) {
+  const wgmma::Kernels& kernels = *hopper_kernels_for(d, cut.tile, cut.packed_for);
+  const int tile = wgmma::tile_for(mma::kTileTable[cut.tile].head_dim, mma::kTileTable[cut.tile].keys);
+  const std::int64_t rows = hopper_rows(d, cut.tile, cut.packed_for);
+  const bool is_packed = d.sequences > 0;
+  wgmma::Grid grid{{d.heads_q, 0, d.heads_q * (is_packed ? 1 : d.batch)},
+                   is_packed ? groups_of(d, d.tokens_q, rows) : groups_of_sequence(d.tokens_q, rows)};
+  if (cut.ranges == 0) return launched(kernels.attend(call, tile, grid, stream), "attention");
+  const RangeCut ranges(d, cut);
+  Call of_ranges = call_of_ranges(call, ranges, rows, parts);
+  of_ranges.next_starts = NextStarts::early;
+  grid.rows.count = ranges.first_head;
+  if (grid.rows.count > 0) {
+    call.next_starts = NextStarts::early, of_ranges.begins = Begins::beside_own;
+    OCTET_TRY(launched(kernels.attend(call, tile, grid, stream), "attention"));
   }
+  grid.rows.first = ranges.first_head, grid.rows.count = ranges.count;
+  OCTET_TRY(launched(kernels.attend(of_ranges, tile, grid, stream), "attention"));
+  return launched(merge_ranges(call, ranges, parts, stream), "merging");
+}
+
+Status attend_packed_keys(const AttentionDesc& d, Call call, const Cut& cut, std::byte* parts, void* stream) {
+  if (cut.family == Family::wgmma) return attend_by_hopper(d, call, cut, parts, stream);
+  if (cut.ranges > 0) return attend_ranges(d, call, cut, parts, stream);
   const mma::Grid grid = grid_of(d, cut);
   call.next_starts = next_starts(d, cut);
   return launched(kernels_for(d, cut).attend(call, cut.tile, grid, stream), "attention");
@@ -264,9 +279,9 @@ std::int64_t kept_bytes(const AttentionDesc& d, const TensorView& k) {
 std::int64_t kept_workspace_bytes(const AttentionDesc& d) {
   if (!may_have_ranges(d) || !kernels_for(d, Cut{}).merges_ranges) return 0;
   const RangeCut one(d, 1);
-  const std::int64_t rows = one.batches * one.heads * one.rows();
+  const std::int64_t rows = one.count * one.rows();
   const std::int64_t most = std::clamp<std::int64_t>(kMostRangeRows / rows, 1, key_blocks_of(d));
-  return RangeCut(d, static_cast<std::int32_t>(most)).bytes();
+  return std::max(RangeCut(d, static_cast<std::int32_t>(most)).bytes(), hopper_range_bytes(d));
 }
 Status pack_kept(const AttentionDesc& d, const AttentionArgs& args, const KeptKeys& kept,
                  std::int64_t first) {

@@ -60,13 +60,14 @@ enum class PackedFor : std::int32_t { this_call, any_call };
 
 /// How the kernels cut a problem: a row of their table of tiles (mma/tile.h), which says too whether keys are
 /// cut in parts, and warps of a block of threads that have rows of their own. Kernels of wgmma take what is
-/// packed for that tile. ranges: of the keys of a sequence, at most, each with blocks of threads of its own,
-/// where query heads that share keys are computed together (cuda/ranges.h); 0: neither.
+/// packed for that tile. ranges: of the keys of a sequence, at most, each with blocks of threads of its own
+/// (cuda/ranges.h), by mma.sync with query heads that share keys computed together; 0: neither.
+/// heads_with_ranges: by wgmma, the last so many of the heads of all batch entries, 0 for all of them.
 struct Cut {
   std::int32_t tile = 0, warps = 1;
   Family family = Family::mma;
   E4m3 e4m3 = E4m3::as_it_is;
-  std::int32_t ranges = 0;
+  std::int32_t ranges = 0, heads_with_ranges = 0;
   PackedFor packed_for = PackedFor::this_call;
   bool operator==(const Cut&) const = default;
 };

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/ranges.h"
 #include "cuda/runtime/device.h"
 #include "cuda/wgmma/fill.h"
+#include "cuda/wgmma/shares.h"
 #include "quant/quantize.h"
 
 namespace octet::cuda {
@@ -75,16 +77,26 @@ const mma::Kernels& kernels_for(const AttentionDesc& d, const Cut& cut) {
   return *mma::kernels_of(d.scheme, form_of(d, cut.family, cut.e4m3, cut.packed_for));
 }
 
-const wgmma::Kernels* hopper_kernels_for(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
+namespace {
+int hopper_tile(int tile_index) {
   const mma::Tile tile = mma::kTileTable[tile_index];
-  const int index = wgmma::tile_for(tile.head_dim, tile.keys);
+  return wgmma::tile_for(tile.head_dim, tile.keys);
+}
+}  // namespace
+
+const wgmma::Kernels* hopper_kernels_for(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
+  const int index = hopper_tile(tile_index);
   if (index < 0 || d.bias != AttentionDesc::Bias::none || !runtime::is_hopper()) return nullptr;
   return wgmma::kernels_of(d.scheme, form_of(d, Family::wgmma, E4m3::as_it_is, packed_for));
 }
 
+bool hopper_may_have_ranges(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
+  return may_have_ranges(d) &&
+         hopper_kernels_for(d, tile_index, packed_for)->may_have_ranges[hopper_tile(tile_index)];
+}
+
 std::int32_t hopper_rows(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
-  const mma::Tile tile = mma::kTileTable[tile_index];
-  const int index = wgmma::tile_for(tile.head_dim, tile.keys);
+  const int index = hopper_tile(tile_index);
   return hopper_kernels_for(d, tile_index, packed_for)->warpgroups[index] * wgmma::kRowsAWarpgroup;
 }
 
@@ -160,7 +172,7 @@ std::int32_t usual_ranges(const AttentionDesc& d, std::int64_t all) {
   const bool saves = have_one_tile && (d.sequences > 0 || 2 * tiles <= row_tiles_of(d, 1, warps));
   if (!are_few && !saves) return 0;
   const bool narrow = warps == 1 && mma::kTileTable[tile_of(d)].head_dim <= 64;
-  const std::int64_t rows = cut.batches * cut.heads * cut.rows();
+  const std::int64_t rows = cut.count * cut.rows();
   const std::int64_t ranges = std::max<std::int64_t>(
       std::min(even_ranges(d, warps, narrow ? kOfNarrow : kOfProcessor, all), kMostRangeRows / rows), 1);
   if (ranges < kLeast && !saves) return 0;
@@ -168,6 +180,43 @@ std::int32_t usual_ranges(const AttentionDesc& d, std::int64_t all) {
   const std::int64_t most =
       std::clamp<std::int64_t>(RangeCut::kLongest * kMostRangeRows / rows, 1, RangeCut::kLongest * ranges);
   return most > 1 || cut.joined > 1 ? static_cast<std::int32_t>(most) : 0;
+}
+
+namespace {
+
+constexpr std::int64_t kMostRangesOfHopper = 8, kMostBytesOfHopper = std::int64_t{32} << 20;
+
+/// Whether the tiles of a call are as long as each other, to a quarter, and may have their keys cut.
+bool may_have_hopper_ranges(const AttentionDesc& d) {
+  constexpr std::int64_t kLeastBlocks = 8;
+  if (d.sequences > 0 || d.bias != AttentionDesc::Bias::none || d.window_left >= 0 || d.window_right >= 0)
+    return false;
+  if (d.mask == Mask::causal && 4 * (d.tokens_k - d.tokens_q) < 3 * d.tokens_k) return false;
+  return may_have_ranges(d) && kernels_for(d, Cut{}).merges_ranges && key_blocks_of(d) >= kLeastBlocks;
+}
+
+wgmma::Shares hopper_shares(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
+  if (!may_have_hopper_ranges(d) || !hopper_may_have_ranges(d, tile_index, packed_for)) return {};
+  const std::int64_t rows = hopper_rows(d, tile_index, packed_for), dim = d.head_dim_v;
+  wgmma::Work work;
+  work.heads = d.batch * d.heads_q;
+  work.tiles = d.tokens_q / rows;
+  work.short_part = static_cast<double>(d.tokens_q % rows) / static_cast<double>(rows);
+  const std::int64_t hidden = d.mask == Mask::causal ? d.tokens_q / 2 : 0;  // of a row of average length
+  work.key_blocks = static_cast<double>(groups_of_sequence(d.tokens_k - hidden, d.key_block));
+  work.most_with_ranges = kMostBytesOfHopper / (rows * RangeCut::bytes_of_row(dim));
+  // 132 tiles of 192 x 128 outputs are written and read in the time of some five key blocks.
+  work.merging = static_cast<double>(rows * dim) * 5 / (132.0 * 192 * 128);
+  work.processors = std::max<std::int64_t>(runtime::processors(), 1);
+  return wgmma::shares_of(work);
+}
+
+}  // namespace
+
+std::int64_t hopper_range_bytes(const AttentionDesc& d) {
+  if (!may_have_hopper_ranges(d)) return 0;
+  const std::int64_t rows = d.batch * d.heads_q * d.tokens_q * kMostRangesOfHopper;
+  return std::min(kMostBytesOfHopper, rows * RangeCut::bytes_of_row(d.head_dim_v));
 }
 
 namespace {
@@ -237,6 +286,25 @@ Cut hopper_cut(const AttentionDesc& d, int tile_index, PackedFor packed_for = Pa
   return cut;
 }
 
+/// With ranges where the last tiles would leave processors without one.
+Cut usual_hopper_cut(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
+  Cut cut = hopper_cut(d, tile_index, packed_for);
+  const wgmma::Shares shares = hopper_shares(d, tile_index, packed_for);
+  cut.ranges = static_cast<std::int32_t>(shares.ranges);
+  if (shares.heads < d.batch * d.heads_q) cut.heads_with_ranges = static_cast<std::int32_t>(shares.heads);
+  return cut;
+}
+
+/// The cut in ranges by Hopper's kernels of a call that takes these; ranges 0: it does not, for its rows are
+/// few, or mma.sync, which multiplies some half as fast, keeps processors busier.
+Cut hopper_range_cut(const AttentionDesc& d) {
+  const int tile = tile_of(d);
+  if (d.tokens_q <= wgmma::kRowsAWarpgroup || !hopper_kernels_for(d, tile)) return {};
+  const double least_busy = mma::kTileTable[tile].head_dim <= 64 ? 0.5 : 0.3;
+  if (hopper_shares(d, tile, PackedFor::this_call).busy < least_busy) return {};
+  return usual_hopper_cut(d, tile, PackedFor::this_call);
+}
+
 /// The cut in ranges of a call that takes these; ranges 0: it does not. Of wide rows of bytes all warps that
 /// there may be copy keys, whether they have rows or not (32 over 8 x 1 of 4096 x 128, int8 on an H200: 11.8
 /// us instead of 12.4, batch 32 of it 78 instead of 88; f16 19.6 instead of 14.3, for less blocks of threads
@@ -264,8 +332,9 @@ Cut range_cut(const AttentionDesc& d) {
 /// blocks of two would be one on some processors and two on others (8 x 3 x 197 x 64: 5.6 instead of 5.8 us).
 /// bench/cuda_tiles.cpp measures the others (docs/cuda-measurements.md).
 Cut usual_cut(const AttentionDesc& d) {
+  if (const Cut ranges = hopper_range_cut(d); ranges.ranges > 0) return ranges;
   if (const Cut ranges = range_cut(d); ranges.ranges > 0 && fits(d, ranges)) return ranges;
-  if (suits_hopper(d)) return hopper_cut(d, tile_of(d));
+  if (suits_hopper(d)) return usual_hopper_cut(d, tile_of(d), PackedFor::this_call);
   constexpr std::int32_t kFew = 2;
   constexpr std::int64_t kFewBlocks = 3;
   const std::int64_t all = runtime::processors();
@@ -303,6 +372,24 @@ std::vector<std::int32_t> ranges_of(const AttentionDesc& d, const Cut& cut) {
   return ranges;
 }
 
+/// Ranges, and heads that have them, that a cut by Hopper's kernels may have: of all heads, and of those that
+/// fill no turn of all processors, or half of them.
+std::vector<std::pair<std::int32_t, std::int32_t>> hopper_ranges_of(const AttentionDesc& d, int tile) {
+  if (d.sequences > 0 || !hopper_may_have_ranges(d, tile)) return {};
+  const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1), heads = d.batch * d.heads_q;
+  const std::int64_t of_head = groups_of_sequence(d.tokens_q, hopper_rows(d, tile));
+  const std::int64_t left = heads - heads * of_head / all * all / of_head,
+                     last = left > 0 && left < heads ? left : heads / 2;
+  constexpr std::int32_t kFew[] = {2, 3, 4};
+  std::vector<std::pair<std::int32_t, std::int32_t>> found;
+  for (const std::int32_t ranges : kFew) {
+    if (ranges > key_blocks_of(d)) break;
+    found.push_back({ranges, 0});
+    if (last > 0) found.push_back({ranges, static_cast<std::int32_t>(last)});
+  }
+  return found;
+}
+
 /// The tile that kept keys are packed for, whose kernels may have ranges.
 int kept_tile(const AttentionDesc& d, std::int64_t capacity) {
   return mma::tile_of_ranges(tile_of(with_keys(d, capacity)));
@@ -323,7 +410,7 @@ Cut kept_cut(const AttentionDesc& d, std::int64_t capacity) {
   cut.packed_for = PackedFor::any_call;
   if (cut.family == Family::wgmma && cut.tile == packing.tile &&
       hopper_kernels_for(d, cut.tile, PackedFor::any_call))
-    return hopper_cut(d, cut.tile, PackedFor::any_call);
+    return usual_hopper_cut(d, cut.tile, PackedFor::any_call);
   if (cut.family == Family::mma && mma::packed_tile(cut.tile) == packing.tile && fits(d, cut)) return cut;
   cut = packing;
   cut.warps = warps_of_rows(tokens_of_sequence(d, d.tokens_q));
@@ -358,8 +445,12 @@ std::vector<Cut> cuts_of(const AttentionDesc& d) {
   std::vector<Cut> cuts{usual_cut(d)};
   for (std::int32_t tile = 0; tile < mma::kPackedTiles; ++tile) {
     if (tile < tile_of(d) || !hopper_kernels_for(d, tile)) continue;
-    const Cut cut = hopper_cut(d, tile);
+    Cut cut = hopper_cut(d, tile);
     if (cut != cuts[0]) cuts.push_back(cut);
+    for (const auto& [ranges, heads] : hopper_ranges_of(d, tile)) {
+      cut.ranges = ranges, cut.heads_with_ranges = heads;
+      if (cut != cuts[0]) cuts.push_back(cut);
+    }
   }
   const mma::Tile least = mma::kTileTable[tile_of(d)];
   for (const E4m3 e4m3 : {E4m3::as_it_is, E4m3::as_f16}) {

@@ -25,6 +25,8 @@ const mma::Kernels& kernels_for(const AttentionDesc& desc, const Cut& cut);
 /// Hopper.
 const wgmma::Kernels* hopper_kernels_for(const AttentionDesc& desc, int tile,
                                          PackedFor packed_for = PackedFor::this_call);
+/// Whether those may have ranges.
+bool hopper_may_have_ranges(const AttentionDesc& desc, int tile, PackedFor packed_for = PackedFor::this_call);
 /// Query rows of a block of threads of those.
 std::int32_t hopper_rows(const AttentionDesc& desc, int tile, PackedFor packed_for = PackedFor::this_call);
 
@@ -37,6 +39,9 @@ bool fits(const AttentionDesc& desc, const Cut& cut);
 inline constexpr std::int64_t kMostRangeRows = 16384;
 /// Ranges of the keys of a call that takes ranges by itself, on so many processors; 0 elsewhere.
 std::int32_t usual_ranges(const AttentionDesc& desc, std::int64_t processors);
+
+/// Bytes that the outputs of ranges by Hopper's kernels have at most, on any device.
+std::int64_t hopper_range_bytes(const AttentionDesc& desc);
 
 /// The cut that a call takes.
 Cut usual_cut(const AttentionDesc& desc);

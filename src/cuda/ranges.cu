@@ -19,11 +19,13 @@ using attn::BlockRange;
 constexpr int kWarp = 32, kWarps = 4, kMostDim = 256;
 constexpr unsigned kAllLanes = 0xffffffffu;
 
-/// Outputs and LSEs of ranges, and where a call's go.
+/// Outputs and LSEs of ranges, [range][head][row](channel), and where a call's go.
 struct Merging {
-  Call of_ranges;  ///< whose outputs [range, batch][head][row](channel) are merged
+  Call of_ranges;
+  const float *o_of_ranges, *lse_of_ranges;
   DeviceTensor o, lse, q_anchor;
-  Divider rows;  ///< of a batch entry's head
+  Divider rows, heads;  ///< of a batch entry's head; of an entry
+  std::int32_t first_head;
 };
 
 /// A number in the output's format: f16, bf16 or f32.
@@ -57,18 +59,16 @@ __global__ void __launch_bounds__(kWarp* kWarps) merge(const __grid_constant__ M
   __shared__ float sums[kWarps][kMostDim];
   const Call& call = m.of_ranges;
   // note: what the compiler knows to be the same in all threads has too few registers.
-  const std::int32_t number = tile::kept(static_cast<std::int32_t>(blockIdx.x)),
-                     head = tile::kept(static_cast<std::int32_t>(blockIdx.y)),
+  const std::int32_t first = tile::kept(static_cast<std::int32_t>(blockIdx.x)),
                      thread = static_cast<std::int32_t>(threadIdx.x);
-  const std::int32_t batch = number / m.rows, row = number - batch * m.rows;
+  const std::int32_t of_ranges = first / m.rows, row = first - of_ranges * m.rows;
+  const std::int32_t number = m.first_head + of_ranges, batch = number / m.heads,
+                     head = number - batch * m.heads;
   const std::int32_t warp = thread / kWarp, lane = thread % kWarp, dim = call.dim_v;
   const std::int32_t token = row / call.queries.rows_a_token,
                      of_joined = row - token * call.queries.rows_a_token;
-  const std::int64_t rows_of_range = std::int64_t{gridDim.y} * gridDim.x;
-  const std::int64_t first = (std::int64_t{batch} * gridDim.y + head) * m.rows + row;
-  const auto lse_of = [&](std::int32_t r) {
-    return static_cast<const float*>(call.lse.data)[first + r * rows_of_range];
-  };
+  const std::int64_t rows_of_range = gridDim.x;
+  const auto lse_of = [&](std::int32_t r) { return m.lse_of_ranges[first + r * rows_of_range]; };
   ptx::wait_for_earlier_kernels();
   ptx::let_the_next_kernel_start();
   const std::int32_t index = call.queries.cu_seqlens ? sequence_before(call.queries, token, lane) : batch;
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kWarp* kWarps) merge(const __grid_constant__ M
 #pragma unroll 4
   for (std::int32_t r = warp; r < ranges; r += kWarps) {
     const float weight = expf(lse_of(r) - origin);
-    const float* const o = static_cast<const float*>(call.o.data) + (first + r * rows_of_range) * dim + lane;
+    const float* const o = m.o_of_ranges + (first + r * rows_of_range) * dim + lane;
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i)
       if (lane + i * kWarp < dim) sum[i] += weight * o[i * kWarp];
@@ -117,8 +117,18 @@ __global__ void __launch_bounds__(kWarp* kWarps) merge(const __grid_constant__ M
   static_cast<float*>(m.lse.data)[at(m.lse)] = static_cast<float>(total);
 }
 
+/// Numbers of a head that a range leaves, and where LSEs stand behind outputs.
+std::int64_t outputs_of_head(const RangeCut& cut) { return cut.rows() * cut.dim; }
 std::byte* lse_of(const RangeCut& cut, std::byte* parts) {
-  return parts + cut.most * cut.batches * cut.heads * cut.rows() * cut.dim * std::int64_t{sizeof(float)};
+  return parts + cut.most * cut.count * outputs_of_head(cut) * std::int64_t{sizeof(float)};
+}
+
+/// The tensor [head][row](channel) of all heads of which `first` is the first one's data: what stands before
+/// that is nobody's, and not touched.
+DeviceTensor from_head(std::byte* first, const RangeCut& cut, std::int64_t of_head, std::int64_t of_row) {
+  const std::int64_t before = cut.first_head * of_head * std::int64_t{sizeof(float)};
+  void* const data = reinterpret_cast<void*>(reinterpret_cast<std::intptr_t>(first) - before);
+  return {data, {cut.heads * of_head, of_head, of_row, 1}, DType::f32};
 }
 
 }  // namespace
@@ -143,15 +153,20 @@ std::int64_t seen_blocks(const AttentionDesc& d) {
 }
 
 RangeCut::RangeCut(const AttentionDesc& d, std::int32_t most_ranges)
-    : most(most_ranges),
-      batches(std::max<std::int64_t>(d.batch, 1)),
-      tokens(d.tokens_q),
-      heads(d.heads_q),
-      dim(d.head_dim_v) {
+    : most(most_ranges), tokens(d.tokens_q), heads(d.heads_q), dim(d.head_dim_v) {
   // A bias is of each query head's own.
   if (d.bias == AttentionDesc::Bias::none) joined = d.heads_q / d.heads_kv, heads = d.heads_kv;
   if (d.sequences > 0)
     least_blocks = static_cast<std::int32_t>((kLongest * seen_blocks(d) + most - 1) / most);
+  count = heads * std::max<std::int64_t>(d.batch, 1);
+}
+
+RangeCut::RangeCut(const AttentionDesc& d, const Cut& cut) : RangeCut(d, cut.ranges) {
+  if (cut.family == Family::mma) return;
+  joined = 1, heads = d.heads_q;
+  const std::int64_t all = heads * d.batch;
+  count = cut.heads_with_ranges > 0 ? cut.heads_with_ranges : all;
+  first_head = all - count;
 }
 
 Call call_of_ranges(Call call, const RangeCut& cut, std::int64_t rows_a_tile, std::byte* parts) {
@@ -159,11 +174,10 @@ Call call_of_ranges(Call call, const RangeCut& cut, std::int64_t rows_a_tile, st
   call.group = Divider(call.group / joined), call.queries.rows_a_token = Divider(joined);
   call.queries.groups = Divider((cut.rows() + rows_a_tile - 1) / rows_a_tile);
   call.has_ranges = true;
-  call.ranges = {Divider(cut.most), cut.least_blocks, static_cast<std::int32_t>(cut.batches)};
-  const std::int64_t row = cut.dim, head = cut.rows() * row, batch = cut.heads * head;
-  call.o = {parts, {batch, head, row, 1}, DType::f32};
-  call.o_in_chunks = row % 4 == 0;
-  call.lse = {lse_of(cut, parts), {cut.heads * cut.rows(), cut.rows(), 1, 1}, DType::f32};
+  call.ranges = {Divider(cut.most), cut.least_blocks, static_cast<std::int32_t>(cut.count)};
+  call.o = from_head(parts, cut, outputs_of_head(cut), cut.dim);
+  call.o_in_chunks = cut.dim % 4 == 0;
+  call.lse = from_head(lse_of(cut, parts), cut, cut.rows(), 1);
   call.wants_lse = true, call.wants_o_scale = false;
   call.q_anchor = {};
   return call;
@@ -171,10 +185,16 @@ Call call_of_ranges(Call call, const RangeCut& cut, std::int64_t rows_a_tile, st
 
 int merge_ranges(const Call& call, const RangeCut& cut, std::byte* parts, void* stream) {
   constexpr std::int64_t kAnyTile = 1;
-  const Merging m{call_of_ranges(call, cut, kAnyTile, parts), call.o, call.lse, call.q_anchor,
-                  Divider(cut.rows())};
-  const dim3 blocks(static_cast<unsigned>(cut.batches * cut.rows()), static_cast<unsigned>(cut.heads));
-  return runtime::launch(merge, blocks, kWarp * kWarps, 0, stream, m);
+  const Merging m{call_of_ranges(call, cut, kAnyTile, parts),
+                  reinterpret_cast<const float*>(parts),
+                  reinterpret_cast<const float*>(lse_of(cut, parts)),
+                  call.o,
+                  call.lse,
+                  call.q_anchor,
+                  Divider(cut.rows()),
+                  Divider(cut.heads),
+                  static_cast<std::int32_t>(cut.first_head)};
+  return runtime::launch(merge, static_cast<unsigned>(cut.count * cut.rows()), kWarp * kWarps, 0, stream, m);
 }
 
 }  // namespace octet::cuda

@@ -7,9 +7,11 @@
 
 #include "core/schemes.h"
 #include "cuda/cuda.h"
+#include "cuda/cuts.h"
 #include "cuda/ranges.h"
 #include "cuda/wgmma/fill.h"
 #include "cuda/wgmma/order.h"
+#include "cuda/wgmma/shares.h"
 
 namespace octet::testing {
 namespace {
@@ -84,6 +86,31 @@ TEST(RangeCut, OfManyPackedRowsTheWorkspaceStaysWithinWhatIsPlannedFor) {
   EXPECT_EQ(of_ranges(700, 8), 2 * 700 * kHeads * kRow) << "57 rows of a key head";
 }
 
+TEST(RangeCut, OfHoppersKernelsTheLastHeadsOfAllBatchEntriesAreCut) {
+  cuda::Cut cut;
+  cut.family = cuda::Family::wgmma, cut.ranges = 3, cut.heads_with_ranges = 40;
+  const cuda::RangeCut some(few_rows(200, 8192), cut);
+  EXPECT_EQ(some.joined, 1);
+  EXPECT_EQ(some.first_head, 24);
+  EXPECT_EQ(some.bytes(), 3 * 40 * 200 * 129 * std::int64_t{sizeof(float)});
+  cut.heads_with_ranges = 0;
+  EXPECT_EQ(cuda::RangeCut(few_rows(200, 8192), cut).count, 64);
+}
+
+TEST(RangeCut, WhatAPlanNeedsHoldsTheRangesOfHoppersKernels) {
+  const auto of_ranges = [](std::int64_t tokens_q, Mask mask) {
+    AttentionDesc d = few_rows(tokens_q, 8192), of_codes = d;
+    d.mask = of_codes.mask = mask, of_codes.output = DType::s8;
+    EXPECT_EQ(cuda::hopper_range_bytes(of_codes), 0);
+    EXPECT_GE(cuda::workspace_bytes(d), cuda::workspace_bytes(of_codes) + cuda::hopper_range_bytes(d));
+    return cuda::hopper_range_bytes(d);
+  };
+  EXPECT_EQ(of_ranges(10, Mask::causal), 8 * 64 * 10 * 129 * std::int64_t{sizeof(float)});
+  EXPECT_EQ(of_ranges(2000, Mask::causal), 32 << 20);
+  EXPECT_EQ(of_ranges(8192, Mask::causal), 0) << "tiles that are not as long as each other";
+  EXPECT_EQ(of_ranges(8192, Mask::none), 32 << 20);
+}
+
 /// The tiles of so many in a row, one after the other; each of them comes once.
 std::vector<cuda::wgmma::TileNumber> in_order(const cuda::wgmma::RowTiles& tiles, std::int64_t of_row,
                                               std::int64_t rows) {
@@ -105,7 +132,7 @@ TEST(TileOrder, TheLongestTilesOfASetOfRowsComeFirst) {
       for (const std::int64_t heads : {1, 7, 32})
         for (const std::int64_t most : {1, 8, 12, 1000}) {
           const std::int64_t rows = sequences * heads;
-          const auto of = cuda::wgmma::longest_first(tiles, sequences, heads, most);
+          const auto of = cuda::wgmma::longest_first(tiles, {heads, 0, rows}, most);
           const std::int64_t together = of.together;
           EXPECT_LE(together, most);
           EXPECT_EQ(rows % together, 0);
@@ -117,22 +144,76 @@ TEST(TileOrder, TheLongestTilesOfASetOfRowsComeFirst) {
             EXPECT_TRUE(!has_before || order[i].tile <= order[i - 1].tile);
           }
         }
-  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, 1, 32, 92).together}, 32);
-  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, 3, 32, 20).together}, 16);
-  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, 1, 7, 5).together}, 1);
+  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {32, 0, 32}, 92).together}, 32);
+  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {32, 0, 96}, 20).together}, 16);
+  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {7, 0, 7}, 5).together}, 1);
 }
 
 TEST(TileOrder, RowsComeOneAfterTheOtherAndShortTilesLast) {
   for (const std::int64_t rows : {1, 6, 21}) {
-    const auto order = in_order(cuda::wgmma::row_after_row(5, 1, rows), 5, rows);
+    const auto order = in_order(cuda::wgmma::row_after_row(5, {rows, 0, rows}), 5, rows);
     for (std::size_t i = 0; i < order.size(); ++i) {
       EXPECT_EQ(order[i].row, static_cast<std::int32_t>(i / 5));
       EXPECT_EQ(order[i].tile, static_cast<std::int32_t>(4 - i % 5));
     }
-    const auto short_last = in_order(cuda::wgmma::short_ones_last(5, rows / 3 + 1, 3), 5, (rows / 3 + 1) * 3);
-    const std::size_t whole = static_cast<std::size_t>((rows / 3 + 1) * 3 * 4);
+    const std::int64_t heads = (rows / 3 + 1) * 3;
+    const auto short_last = in_order(cuda::wgmma::short_ones_last(5, {3, 0, heads}), 5, heads);
+    const auto whole = static_cast<std::size_t>(heads * 4);
     for (std::size_t i = 0; i < short_last.size(); ++i) EXPECT_EQ(short_last[i].tile == 4, i >= whole);
   }
+}
+
+/// Of 132 processors, with outputs of f32 and room for 32 MiB of them.
+cuda::wgmma::Shares shares_of(std::int64_t heads, std::int64_t rows, double key_blocks, std::int64_t dim) {
+  constexpr std::int64_t kRowsOfTile = 192, kProcessors = 132;
+  cuda::wgmma::Work work;
+  work.heads = heads, work.tiles = rows / kRowsOfTile;
+  work.short_part = static_cast<double>(rows % kRowsOfTile) / kRowsOfTile;
+  work.key_blocks = key_blocks, work.processors = kProcessors;
+  work.most_with_ranges = (32 << 20) / (kRowsOfTile * cuda::RangeCut::bytes_of_row(dim));
+  work.merging = static_cast<double>(kRowsOfTile * dim) * 5 / (132.0 * 192 * 128);
+  return cuda::wgmma::shares_of(work);
+}
+
+/// What docs/cuda-measurements.md has measured.
+TEST(Shares, HeadsThatFillNoTurnHaveRanges) {
+  const auto expect = [](const cuda::wgmma::Shares& got, std::int64_t heads, std::int64_t ranges) {
+    EXPECT_EQ(got.heads, heads);
+    EXPECT_EQ(got.ranges, ranges);
+    EXPECT_TRUE(got.busy > 0 && got.busy <= 1) << got.busy;
+  };
+  expect(shares_of(20, 4096, 32, 64), 2, 3);
+  expect(shares_of(24, 4608, 36, 128), 2, 2);
+  expect(shares_of(32, 128, 64, 128), 32, 4);
+  expect(shares_of(32, 256, 63, 128), 32, 2);
+  expect(shares_of(32, 512, 62, 128), 0, 0);
+  expect(shares_of(32, 1024, 60, 128), 10, 2);
+  expect(shares_of(32, 2048, 120, 128), 8, 3);
+  expect(shares_of(64, 4096, 32, 128), 0, 0);
+  expect(shares_of(40, 1024, 8, 64), 0, 0);
+}
+
+/// Processors that take the next tile whenever they are done.
+TEST(Shares, ACallEndsWhenAllProcessorsHaveTakenWhatIsLeft) {
+  for (const std::int64_t processors : {1, 3, 132})
+    for (const std::int64_t longer : {0, 1, 3, 100, 300})
+      for (const std::int64_t shorter : {0, 1, 50, 400})
+        for (const double time : {2.0, 5.0, 9.0}) {
+          constexpr double kLonger = 10;
+          std::multiset<double> ends;
+          for (std::int64_t i = 0; i < processors; ++i) ends.insert(0);
+          const auto take = [&](double of_tile) {
+            const double begin = *ends.begin();
+            ends.erase(ends.begin());
+            ends.insert(begin + of_tile);
+          };
+          for (std::int64_t i = 0; i < longer; ++i) take(kLonger);
+          for (std::int64_t i = 0; i < shorter; ++i) take(time);
+          const double end = cuda::wgmma::end_of({longer, kLonger}, {shorter, time}, processors);
+          // It counts whole turns of those that are late apart: up to one tile more.
+          EXPECT_GE(end, *ends.rbegin()) << longer << ", " << shorter << ", " << time;
+          EXPECT_LE(end, *ends.rbegin() + time) << longer << ", " << shorter << ", " << time;
+        }
 }
 
 TEST(LeastFill, SchemesWithoutHoppersKernelsAndLoneBlocksOfFewChannelsAreNeverForThem) {

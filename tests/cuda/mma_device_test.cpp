@@ -464,6 +464,14 @@ Call grouped_call(std::int64_t batch, std::int64_t group, std::int64_t rows, std
   return call;
 }
 
+/// A prompt's next tokens against those before: Hopper's kernels cut keys in ranges (wgmma/shares.h).
+TEST_P(Mma, FollowsTheReferenceOfAChunkAgainstManyKeys) {
+  constexpr std::int64_t kGroup = 16, kRows = 100, kKeys = 8192, kDim = 128;
+  Call call = grouped_call(1, kGroup, kRows, kKeys, kDim);
+  call.options.mask = Mask::causal;
+  expect_few_rows(call, "a chunk, causal");
+}
+
 /// Rows too few for the card: keys are cut in ranges, and heads that share keys are joined (cuda/ranges.h).
 TEST_P(Mma, FollowsTheReferenceOfFewRowsAgainstManyKeys) {
   constexpr std::int64_t kBatch = 2, kKeys = 1500;

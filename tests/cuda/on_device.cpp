@@ -79,7 +79,7 @@ std::vector<cuda::Cut> seldom_cuts_of(const AttentionDesc& desc) {
   std::vector<cuda::Cut> cuts = cuda::cuts_of(desc);
   std::erase_if(cuts, [](const cuda::Cut& cut) {
     const cuda::mma::Tile& tile = cuda::mma::kTileTable[cut.tile];
-    if (cut.ranges > 0) return cut.warps > 1 && tile.key_parts == 1;
+    if (cut.ranges > 0) return cut.family == cuda::Family::mma && cut.warps > 1 && tile.key_parts == 1;
     const bool is_plain = cut.family == cuda::Family::mma && tile.key_parts == 1 && tile.lone_blocks == 0;
     return is_plain && (cut.e4m3 == cuda::E4m3::as_it_is || cut.warps < cuda::mma::kMostWarps);
   });

@@ -64,12 +64,12 @@ struct PackedKeys {
 };
 
 /// Ranges that the keys of a sequence are cut into, each for blocks of threads of its own, by blockIdx.z
-/// (cuda/ranges.h). Outputs are rows of all heads of a token that share keys, and their first axis is range
-/// and batch entry.
+/// (cuda/ranges.h). Outputs are rows of all heads of a token that share keys, and heads of a range stand
+/// behind those of the range before.
 struct KeyRanges {
   Divider most{1};                ///< of a sequence
   std::int32_t least_blocks = 1;  ///< key blocks of one that is not the last
-  std::int32_t batches = 0;       ///< batch entries of a range's outputs
+  std::int32_t heads = 0;         ///< of a range's outputs, of all batch entries
 };
 
 /// Key blocks of each sequence that a packing launch has where it has not all: `count`, from number `first`
@@ -83,6 +83,10 @@ struct PackedPart {
 /// or when these are done with their keys.
 enum class NextStarts : std::uint8_t { early, late };
 
+/// When the call's blocks of threads touch memory: behind every kernel before it on the stream, or beside the
+/// one before, which is of the same tensors, waited for all before itself, and lets this one start early.
+enum class Begins : std::uint8_t { behind_all, beside_own };
+
 /// What every call reads stands together: a launch brings its parameters to a processor a line at a time, and
 /// warps wait for each. So what seldom is there is asked of a flag.
 struct Call {
@@ -92,6 +96,7 @@ struct Call {
   bool has_ranges = false;           ///< whether keys are cut: `ranges`
   bool packs_part = false;           ///< whether packing has some key blocks only: `part`
   NextStarts next_starts = NextStarts::late;
+  Begins begins = Begins::behind_all;
   bool q_in_chunks = false, o_in_chunks = false;  ///< rows lie as the products take them; as they are stored
   bool wants_lse = false, wants_o_scale = false;
   std::int32_t hides_keys = 0;  ///< 1 where mask or windows may hide keys of a query's own sequence

@@ -189,10 +189,6 @@ void OperandSteps::queue_amax(RowReading rows) {
   if (measures_blocks_) measure(plan.block_amax, plan.blocks, 1);
 }
 
-bool OperandSteps::has_statistic() const {
-  return call_.recipe().smooth != Smooth::none || call_.recipe().equalise == Equalise::on;
-}
-
 Coding OperandSteps::full_coding() const {
   const ScratchPlan& plan = call_.plan;
   Coding coding = coding_of(call_);
@@ -203,7 +199,7 @@ Coding OperandSteps::full_coding() const {
     coding.first_group = call_.at<std::int64_t>(plan.first_group);
   }
   const bool is_measured = making_.head_floor.octaves > 0 || making_.block_floor.amax;
-  coding.rows_are_there = has_statistic() && !is_measured && coding.scale_of == ScaleOf::token;
+  coding.rows_are_there = call_.has_statistic() && !is_measured && coding.scale_of == ScaleOf::token;
   return coding;
 }
 

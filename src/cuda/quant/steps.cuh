@@ -29,6 +29,9 @@ struct OperandCall {
   bool is_shared() const { return words.shared_amax || recipe().shared_amax > 0; }
   /// Whether what K is shifted by is where it goes already.
   bool has_shift() const;
+  /// Whether codes wait for something that is found of all rows of a sequence: a mean, an anchor or
+  /// exponents.
+  bool has_statistic() const { return recipe().smooth != Smooth::none || recipe().equalise == Equalise::on; }
 };
 
 /// What is done with NaN and Inf on the way to a format.
@@ -71,7 +74,6 @@ class OperandSteps {
   RowReading rows_of_one_pass() const;
   Coding full_coding() const;
   void queue_amax(RowReading rows);
-  bool has_statistic() const;
 
   static constexpr int kMost = 10;
   OperandCall call_;

@@ -51,7 +51,12 @@ class Attention {
     const Order order(call_, count);
     if (threadIdx.x == 0) open_barriers();
     __syncthreads();
-    ptx::wait_for_earlier_kernels();
+    if (call_.begins == Begins::beside_own) [[unlikely]]
+      __threadfence();  // what the processor's cache has from before is read anew
+    else
+      ptx::wait_for_earlier_kernels();
+    if (call_.next_starts == NextStarts::early) [[unlikely]]
+      ptx::let_the_next_kernel_start();
     if (threadIdx.x < kWarpgroup) {
       ptx::give_registers<kRegisters.copying>();
       const Copies<S, kTile> copies(call_, addresses_);
@@ -83,6 +88,9 @@ class Attention {
         return tile_of_warp();
       });
     }
+    // Who waits for this kernel waits for the one that it began beside.
+    if (call_.begins == Begins::beside_own && blockIdx.x == 0) [[unlikely]]
+      ptx::wait_for_earlier_kernels();
   }
 
  private:
@@ -94,7 +102,8 @@ class Attention {
                 "who takes registers waits for those that others of the block have given");
   static constexpr Blind kBlind = blind_rows<S>(kTile);
   static constexpr bool kForgetsTokens = Shared::kSharesOut || kBlind == Blind::adds_nothing;
-  using Order = TileOrder<Shared::kSharesOut, kRows>;
+  static constexpr bool kMayHaveRanges = may_have_ranges<S>(kTile);
+  using Order = TileOrder<Shared::kSharesOut, kRows, kMayHaveRanges>;
   using Rows = LaneRow<S>[kRowsALane];
   using Outputs = typename Shared::Outputs;
 
@@ -169,9 +178,9 @@ class Attention {
     }
     if constexpr (Shared::kSharesOut) {
       const std::int32_t again = tile_of_warp();
-      end_rows_of(order.at(again), order.is_last(again), rows, outputs, scheme);
+      end_rows_of(order, order.at(again), order.is_last(again), rows, outputs, scheme);
     } else {
-      end_rows_of(tile, true, rows, outputs, scheme);
+      end_rows_of(order, tile, true, rows, outputs, scheme);
     }
     return false;
   }
@@ -197,8 +206,8 @@ class Attention {
   }
   static constexpr int kOfProducts = 1;  ///< a barrier
 
-  __device__ __forceinline__ void end_rows_of(const RowTile& tile, bool is_last, Rows& rows, Outputs& outputs,
-                                              const S& scheme) {
+  __device__ __forceinline__ void end_rows_of(const Order& order, const RowTile& tile, bool is_last,
+                                              Rows& rows, Outputs& outputs, const S& scheme) {
     const Sequence& queries = tile.queries;
     const std::int32_t first_row = tile.begin + first_row_of_warp();
     close_rows(rows);
@@ -209,15 +218,32 @@ class Attention {
       const KeyRange range = Visibility{call_, queries.length, tile.keys.length}.of(row.token);
       row.blocks_seen = range.begin < range.end;
     }
+    std::int32_t head = tile.head;
+    if constexpr (kMayHaveRanges) {
+      if (call_.has_ranges) [[unlikely]] {
+        head += static_cast<std::int32_t>(blockIdx.z) * call_.ranges.heads;
+        see_only(order.blocks_of(tile), tile, rows);
+      }
+    }
     // Nobody reads the tiles any more, whose place the rows take.
     if constexpr (!Shared::kSharesOut) ptx::sync_threads(kOfProducts, kMultiplying);
     if (is_last) ptx::let_the_next_kernel_start();
-    const RowStore store(call_, queries, tile.head);
+    const RowStore store(call_, queries, head);
     StagedRow<kTile.head_dim>* staged = shared_.outputs() + first_row_of_warp();
     const auto ends = end_rows(scheme, outputs, rows, channels_of_rows(), store, staged);
     __syncwarp();
     store.template rows<kRowsAWarp>(staged, first_row, queries.length, call_.dim_v);
     store_ends<kRowsALane>(scheme, rows, ends, store, first_row, 0, queries.length);
+  }
+
+  /// Of what rows see, the keys of so many blocks.
+  __device__ __forceinline__ void see_only(const KeyBlocks& blocks, const RowTile& tile, Rows& rows) const {
+#pragma unroll
+    for (LaneRow<S>& row : rows) {
+      const KeyRange range = Visibility{call_, tile.queries.length, tile.keys.length}.of(row.token);
+      row.blocks_seen =
+          max(range.begin, blocks.first * blocks.size) < min(range.end, blocks.end * blocks.size);
+    }
   }
 
   /// Constants of rows' ends: where warpgroups are at different tiles each has its own.

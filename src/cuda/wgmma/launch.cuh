@@ -19,38 +19,40 @@ class Launches {
   static_assert(std::is_empty_v<typename S::Bias>, "calls with a bias have other kernels");
 
  public:
-  static int attend(const Call& call, int tile, std::int32_t groups, std::int32_t heads, void* stream) {
-    return with_tile<0>(call, tile, groups, heads, stream);
+  static int attend(const Call& call, int tile, const Grid& grid, void* stream) {
+    return with_tile<0>(call, tile, grid, stream);
   }
   static constexpr Kernels table() {
-    Kernels kernels{attend, {}};
-    for (int tile = 0; tile < kTileCount; ++tile) kernels.warpgroups[tile] = tile_of<S>(tile).warpgroups;
+    Kernels kernels{attend, {}, {}};
+    for (int i = 0; i < kTileCount; ++i) {
+      kernels.warpgroups[i] = tile_of<S>(i).warpgroups;
+      kernels.may_have_ranges[i] = may_have_ranges<S>(tile_of<S>(i));
+    }
     return kernels;
   }
 
  private:
   template <int kIndex>
-  static RowTiles order_of(const Call& call, std::int32_t groups, std::int32_t heads) {
+  static RowTiles order_of(const Call& call, const Grid& grid) {
     constexpr Tile kTile = tile_of<S>(kIndex);
     constexpr std::int64_t kCache = 16 << 20;   // bytes of keys in the second-level cache, of 50 MB
     constexpr std::int64_t kLeastTogether = 4;  // heads, whose longest tiles keep most processors busy
-    const std::int64_t of_sequence = call.queries.groups, sequences = call.queries.count;
-    if (call.queries.cu_seqlens) return row_after_row(groups, 1, heads);
+    if (call.queries.cu_seqlens) return row_after_row(grid.tiles, grid.rows);
     if (call.mask == Mask::causal && call.window_left < 0) {
       constexpr std::int64_t kKeyBytes = kTile.head_dim * (Element<S::kQk>::kBytes + Element<S::kV>::kBytes);
       const std::int64_t row_bytes =
           std::max<std::int64_t>(call.keys.tokens * kKeyBytes / call.group.divisor, 1);
-      return longest_first(of_sequence, sequences, heads, std::max(kCache / row_bytes, kLeastTogether));
+      return longest_first(grid.tiles, grid.rows, std::max(kCache / row_bytes, kLeastTogether));
     }
     const bool has_short =
-        call.hides_keys == 0 && of_sequence > 1 && call.queries.tokens % SharedPlan<S, kTile>::kRows != 0;
-    return has_short ? short_ones_last(of_sequence, sequences, heads) : row_after_row(groups, 1, heads);
+        call.hides_keys == 0 && grid.tiles > 1 && call.queries.tokens % SharedPlan<S, kTile>::kRows != 0;
+    return has_short ? short_ones_last(grid.tiles, grid.rows) : row_after_row(grid.tiles, grid.rows);
   }
 
   template <int kIndex>
-  static int with_tile(const Call& call, int tile, std::int32_t groups, std::int32_t heads, void* stream) {
+  static int with_tile(const Call& call, int tile, const Grid& grid, void* stream) {
     if constexpr (kIndex < kTileCount) {
-      if (tile != kIndex) return with_tile<kIndex + 1>(call, tile, groups, heads, stream);
+      if (tile != kIndex) return with_tile<kIndex + 1>(call, tile, grid, stream);
       constexpr auto kKernel = wgmma::attend<S, kIndex>;
       constexpr std::size_t kBytes = sizeof(SharedPlan<S, tile_of<S>(kIndex)>);
       static_assert(kBytes <= kSharedBytes, "a block of threads has its tiles");
@@ -60,13 +62,14 @@ class Launches {
       // Rows that see as many keys take as long: then as many blocks of threads as there are processors share
       // tiles out.
       const bool alike = call.hides_keys == 0 && !call.queries.cu_seqlens;
-      const RowTiles tiles = order_of<kIndex>(call, groups, heads);
+      const RowTiles tiles = order_of<kIndex>(call, grid);
       std::int64_t blocks = tiles.count;
       if (SharedPlan<S, tile_of<S>(kIndex)>::kSharesOut && alike)
         blocks = std::min(blocks, runtime::processors());
       const dim3 threads((tile_of<S>(kIndex).warpgroups + 1) * kWarpgroup);
-      return runtime::launch(kKernel, dim3(static_cast<unsigned>(blocks)), threads, kBytes, stream, call,
-                             tiles);
+      const unsigned ranges = call.has_ranges ? static_cast<unsigned>(std::int32_t{call.ranges.most}) : 1;
+      return runtime::launch(kKernel, dim3(static_cast<unsigned>(blocks), 1, ranges), threads, kBytes, stream,
+                             call, tiles);
     } else {
       return cudaErrorInvalidValue;
     }

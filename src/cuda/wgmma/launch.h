@@ -3,15 +3,24 @@
 #include <cstdint>
 
 #include "cuda/attn/call.h"
+#include "cuda/wgmma/order.h"
 #include "cuda/wgmma/tile.h"
 
 namespace octet::cuda::wgmma {
 
+/// What a launch computes: heads, each with so many tiles of query rows; of packed sequences, which are then
+/// not counted apart, those of all of them.
+struct Grid {
+  HeadRows rows;
+  std::int64_t tiles;
+};
+
 struct Kernels {
-  /// groups: tiles of query rows of all sequences. Asynchronous on the stream (a cudaStream_t); a
-  /// cudaError_t, 0 for success.
-  int (*attend)(const Call& call, int tile, std::int32_t groups, std::int32_t heads, void* stream);
+  /// Where call.has_ranges each tile has a block of threads a range. Asynchronous on the stream (a
+  /// cudaStream_t); a cudaError_t, 0 for success.
+  int (*attend)(const Call& call, int tile, const Grid& grid, void* stream);
   std::int32_t warpgroups[kTileCount];  ///< of a block of threads, each 64 query rows
+  bool may_have_ranges[kTileCount];     ///< whether call.has_ranges may be
 };
 
 /// Null where the family has no kernels of the scheme in that form, or was not built. They take no bias.

@@ -9,13 +9,17 @@
 
 namespace octet::cuda::wgmma {
 
-/// Tiles of rows: the heads of each of `sequences`, numbered one after the other. In sets of `together` rows
-/// each row's `first` tiles, from the last one on: of all rows of the set, then the tile before of all. Then
-/// those that are left, one a row. Where sequences are not counted apart all of them count as one. count: of
-/// all.
+/// Rows of tiles: the `heads` of a sequence, and then of the next one; `count` of them, from number `first`
+/// on. Where sequences are not counted apart all of them count as one.
+struct HeadRows {
+  std::int64_t heads, first, count;
+};
+
+/// Tiles of such rows: in sets of `together` rows each row's `first` tiles, from the last one on: of all rows
+/// of the set, then the tile before of all. Then those that are left, one a row. count: of all.
 struct RowTiles {
   Divider first, heads;
-  std::int32_t sequences, count;
+  std::int32_t first_row, rows, count;
   Divider together{1}, of_set{1};  ///< rows of a set, and its tiles
 };
 
@@ -23,38 +27,37 @@ struct TileNumber {
   std::int32_t row, tile;  ///< of the row
 };
 OCTET_HD TileNumber number_of_tile(const RowTiles& tiles, std::int32_t i) {
-  const std::int32_t of_first = tiles.first * tiles.sequences * tiles.heads;
-  if (i >= of_first) return {i - of_first, tiles.first};
+  const std::int32_t of_first = tiles.first * tiles.rows;
+  if (i >= of_first) return {tiles.first_row + i - of_first, tiles.first};
   const std::int32_t set = i / tiles.of_set, in_set = i - set * tiles.of_set, turn = in_set / tiles.together;
-  return {(set - turn) * tiles.together + in_set, tiles.first - 1 - turn};
+  return {tiles.first_row + (set - turn) * tiles.together + in_set, tiles.first - 1 - turn};
 }
 
 /// One row after the other. tiles: of a row.
-inline RowTiles row_after_row(std::int64_t tiles, std::int64_t sequences, std::int64_t heads) {
+inline RowTiles row_after_row(std::int64_t tiles, const HeadRows& rows) {
   return {Divider(tiles),
-          Divider(heads),
-          static_cast<std::int32_t>(sequences),
-          static_cast<std::int32_t>(tiles * sequences * heads),
+          Divider(rows.heads),
+          static_cast<std::int32_t>(rows.first),
+          static_cast<std::int32_t>(rows.count),
+          static_cast<std::int32_t>(tiles * rows.count),
           Divider(1),
           Divider(tiles)};
 }
 
 /// Of rows whose tiles take as long as each other, but for a row's last one, which is shorter: behind all
 /// others.
-inline RowTiles short_ones_last(std::int64_t tiles, std::int64_t sequences, std::int64_t heads) {
-  RowTiles of = row_after_row(tiles - 1, sequences, heads);
-  of.count += of.sequences * of.heads;
+inline RowTiles short_ones_last(std::int64_t tiles, const HeadRows& rows) {
+  RowTiles of = row_after_row(tiles - 1, rows);
+  of.count += of.rows;
   return of;
 }
 
 /// Of rows whose later tiles have more keys (a causal mask): the longest of up to `most` rows together come
 /// first. More rows give a shorter end, but all of a set's keys are read at the same time.
-inline RowTiles longest_first(std::int64_t tiles, std::int64_t sequences, std::int64_t heads,
-                              std::int64_t most) {
-  RowTiles of = row_after_row(tiles, sequences, heads);
-  const std::int64_t rows = sequences * heads;
-  std::int64_t together = std::clamp<std::int64_t>(most, 1, rows);
-  while (rows % together != 0) --together;
+inline RowTiles longest_first(std::int64_t tiles, const HeadRows& rows, std::int64_t most) {
+  RowTiles of = row_after_row(tiles, rows);
+  std::int64_t together = std::clamp<std::int64_t>(most, 1, rows.count);
+  while (rows.count % together != 0) --together;
   of.together = Divider(together), of.of_set = Divider(together * tiles);
   return of;
 }

@@ -17,8 +17,9 @@ struct RowTile {
   Sequence queries, keys;
 };
 
-/// kSharesOut: blocks of threads go from tile to tile; else each has one. kRows: of a tile.
-template <bool kSharesOut, int kRows>
+/// kSharesOut: blocks of threads go from tile to tile; else each has one. kRows: of a tile. kMayHaveRanges:
+/// whether keys may be cut (cuda/ranges.h).
+template <bool kSharesOut, int kRows, bool kMayHaveRanges>
 class TileOrder {
  public:
   __device__ __forceinline__ TileOrder(const Call& call, const RowTiles& tiles)
@@ -43,9 +44,17 @@ class TileOrder {
   __device__ __forceinline__ bool is_last(std::int32_t i) const {
     return !kSharesOut || i + static_cast<std::int32_t>(gridDim.x) >= tiles_.count;
   }
+  /// Key blocks that rows of the tile see, of them those in the block of threads' range. note: a range is
+  /// made anew where it is asked for, and no register has it through the loop of key blocks.
   __device__ __forceinline__ KeyBlocks blocks_of(const RowTile& tile) const {
-    return KeyBlocks(call_, Visibility{call_, tile.queries.length, tile.keys.length}, tile.keys,
+    KeyBlocks blocks(call_, Visibility{call_, tile.queries.length, tile.keys.length}, tile.keys,
                      tile.head / call_.group, tile.begin, kRows);
+    if constexpr (kMayHaveRanges) {
+      if (call_.has_ranges) [[unlikely]]
+        blocks.keep(range_of(call_, visible_blocks(call_, tile.queries.length, tile.keys.length),
+                             tile::kept(static_cast<std::int32_t>(blockIdx.z))));
+    }
+    return blocks;
   }
 
  private:

@@ -122,6 +122,13 @@ constexpr bool parks_rows(const Tile& tile) {
   return tile.head_dim == 128 && kKeyWords<S> == 1 && Element<S::kV>::kBytes == 1 && !kAdds;
 }
 
+/// Whether keys may be cut into ranges (cuda/ranges.h). Where tiles are shared out their last ones leave less
+/// to be won, and two kernels have no register for it. (docs/cuda-measurements.md)
+template <class S>
+constexpr bool may_have_ranges(const Tile& tile) {
+  return MergesRanges<S> && !shares_out(tile);
+}
+
 /// Tiles of a scheme's operands.
 template <class S, Tile kTile>
 struct OperandTiles {
