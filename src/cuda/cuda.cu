@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "cuda/attn/call.h"
 #include "cuda/cuts.h"
+#include "cuda/hopper_cuts.h"
 #include "cuda/ranges.h"
 #include "cuda/runtime/device.h"
 #include "cuda/runtime/table.h"

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <initializer_list>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "cuda/hopper_cuts.h"
 #include "cuda/ranges.h"
 #include "cuda/runtime/device.h"
-#include "cuda/wgmma/fill.h"
-#include "cuda/wgmma/shares.h"
 #include "quant/quantize.h"
 
 namespace octet::cuda {
@@ -34,24 +32,6 @@ bool is_one_of(Granularity g, std::initializer_list<Granularity> list) {
   return std::ranges::find(list, g) != list.end();
 }
 
-/// The fastest form that the problem allows and the scheme has for a family of kernels, of keys that are
-/// packed for any call the one that has all. Hopper's read what mma's pack.
-Form form_of(const AttentionDesc& d, Family family, E4m3 e4m3, PackedFor packed_for) {
-  using G = Granularity;
-  const bool hopper = family == Family::wgmma;
-  const auto has = [&](Form form) {
-    const mma::Kernels* kernels = mma::kernels_of(d.scheme, form);
-    if (!kernels || (hopper && !wgmma::kernels_of(d.scheme, form))) return false;
-    return !kernels->multiplies_e4m3 || (e4m3 == E4m3::as_it_is && runtime::multiplies_e4m3());
-  };
-  const bool is_of_call = packed_for == PackedFor::this_call && d.bias == AttentionDesc::Bias::none;
-  if (is_of_call && is_one_of(d.recipe.v, {G::tensor, G::head, G::channel})) {
-    if (is_one_of(d.recipe.k, {G::tensor, G::head, G::block}) && has(Form::uniform)) return Form::uniform;
-    if (hopper && has(Form::late)) return Form::late;
-  }
-  return has(Form::native) ? Form::native : Form::general;
-}
-
 }  // namespace
 
 std::int64_t groups_of_sequence(std::int64_t tokens, std::int64_t size) { return (tokens + size - 1) / size; }
@@ -71,33 +51,26 @@ AttentionDesc with_keys(AttentionDesc d, std::int64_t tokens_k) {
   return d;
 }
 
+Form form_of(const AttentionDesc& d, Family family, E4m3 e4m3, PackedFor packed_for) {
+  using G = Granularity;
+  const bool hopper = family == Family::wgmma;
+  const auto has = [&](Form form) {
+    const mma::Kernels* kernels = mma::kernels_of(d.scheme, form);
+    if (!kernels || (hopper && !wgmma::kernels_of(d.scheme, form))) return false;
+    return !kernels->multiplies_e4m3 || (e4m3 == E4m3::as_it_is && runtime::multiplies_e4m3());
+  };
+  const bool is_of_call = packed_for == PackedFor::this_call && d.bias == AttentionDesc::Bias::none;
+  if (is_of_call && is_one_of(d.recipe.v, {G::tensor, G::head, G::channel})) {
+    if (is_one_of(d.recipe.k, {G::tensor, G::head, G::block}) && has(Form::uniform)) return Form::uniform;
+    if (hopper && has(Form::late)) return Form::late;
+  }
+  return has(Form::native) ? Form::native : Form::general;
+}
+
 int tile_of(const AttentionDesc& d) { return mma::tile_for(widest_dim(d, code_dim(d)), widest_block(d)); }
 
 const mma::Kernels& kernels_for(const AttentionDesc& d, const Cut& cut) {
   return *mma::kernels_of(d.scheme, form_of(d, cut.family, cut.e4m3, cut.packed_for));
-}
-
-namespace {
-int hopper_tile(int tile_index) {
-  const mma::Tile tile = mma::kTileTable[tile_index];
-  return wgmma::tile_for(tile.head_dim, tile.keys);
-}
-}  // namespace
-
-const wgmma::Kernels* hopper_kernels_for(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
-  const int index = hopper_tile(tile_index);
-  if (index < 0 || d.bias != AttentionDesc::Bias::none || !runtime::is_hopper()) return nullptr;
-  return wgmma::kernels_of(d.scheme, form_of(d, Family::wgmma, E4m3::as_it_is, packed_for));
-}
-
-bool hopper_may_have_ranges(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
-  return may_have_ranges(d) &&
-         hopper_kernels_for(d, tile_index, packed_for)->may_have_ranges[hopper_tile(tile_index)];
-}
-
-std::int32_t hopper_rows(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
-  const int index = hopper_tile(tile_index);
-  return hopper_kernels_for(d, tile_index, packed_for)->warpgroups[index] * wgmma::kRowsAWarpgroup;
 }
 
 std::int64_t blocks_of(const AttentionDesc& d, std::int32_t warps) {
@@ -184,80 +157,11 @@ std::int32_t usual_ranges(const AttentionDesc& d, std::int64_t all) {
 
 namespace {
 
-constexpr std::int64_t kMostRangesOfHopper = 8, kMostBytesOfHopper = std::int64_t{32} << 20;
-
-/// Whether the tiles of a call are as long as each other, to a quarter, and may have their keys cut.
-bool may_have_hopper_ranges(const AttentionDesc& d) {
-  constexpr std::int64_t kLeastBlocks = 8;
-  if (d.sequences > 0 || d.bias != AttentionDesc::Bias::none || d.window_left >= 0 || d.window_right >= 0)
-    return false;
-  if (d.mask == Mask::causal && 4 * (d.tokens_k - d.tokens_q) < 3 * d.tokens_k) return false;
-  return may_have_ranges(d) && kernels_for(d, Cut{}).merges_ranges && key_blocks_of(d) >= kLeastBlocks;
-}
-
-wgmma::Shares hopper_shares(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
-  if (!may_have_hopper_ranges(d) || !hopper_may_have_ranges(d, tile_index, packed_for)) return {};
-  const std::int64_t rows = hopper_rows(d, tile_index, packed_for), dim = d.head_dim_v;
-  wgmma::Work work;
-  work.heads = d.batch * d.heads_q;
-  work.tiles = d.tokens_q / rows;
-  work.short_part = static_cast<double>(d.tokens_q % rows) / static_cast<double>(rows);
-  const std::int64_t hidden = d.mask == Mask::causal ? d.tokens_q / 2 : 0;  // of a row of average length
-  work.key_blocks = static_cast<double>(groups_of_sequence(d.tokens_k - hidden, d.key_block));
-  work.most_with_ranges = kMostBytesOfHopper / (rows * RangeCut::bytes_of_row(dim));
-  // 132 tiles of 192 x 128 outputs are written and read in the time of some five key blocks.
-  work.merging = static_cast<double>(rows * dim) * 5 / (132.0 * 192 * 128);
-  work.processors = std::max<std::int64_t>(runtime::processors(), 1);
-  return wgmma::shares_of(work);
-}
-
-}  // namespace
-
-std::int64_t hopper_range_bytes(const AttentionDesc& d) {
-  if (!may_have_hopper_ranges(d)) return 0;
-  const std::int64_t rows = d.batch * d.heads_q * d.tokens_q * kMostRangesOfHopper;
-  return std::min(kMostBytesOfHopper, rows * RangeCut::bytes_of_row(d.head_dim_v));
-}
-
-namespace {
-
 /// Whether each row has so many key blocks and sees all their keys, and no bias is added: what tiles of lone
 /// blocks are for.
 bool has_lone_blocks(const AttentionDesc& d, std::int32_t blocks) {
   return d.sequences == 0 && d.bias == AttentionDesc::Bias::none && d.mask == Mask::none &&
          d.window_left < 0 && d.window_right < 0 && key_blocks_of(d) == blocks;
-}
-
-/// Hopper's own kernels have one block of threads a processor, and take a while to begin: a call is for them
-/// where it keeps most processors busy to its end, and its rows have many keys. Up to 64 channels mma.sync is
-/// not as far behind, least of all where keys share their scales and it has the products. Rows of fewer keys
-/// are for them where they fill their tiles (wgmma/fill.h).
-bool suits_hopper(const AttentionDesc& d) {
-  const int tile = tile_of(d);
-  if (!hopper_kernels_for(d, tile)) return false;
-  const bool narrow = mma::kTileTable[tile].head_dim <= 64;
-  const Form form = form_of(d, Family::mma, E4m3::as_it_is, PackedFor::this_call);
-  const mma::Kernels& kernels = kernels_for(d, Cut{});
-  const bool uniform = form == Form::uniform && !kernels.multiplies_e4m3;
-  // Measured: of 512 keys uniform int8 and int4 are faster by mma.sync unless tiles are full, or always.
-  const bool takes_more = narrow && (uniform || d.scheme == Scheme::int4);
-  constexpr std::int64_t kMany = 512, kMore = 1024;
-  const std::int64_t least_percent = narrow ? 70 : 50;
-  const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1), rows = hopper_rows(d, tile);
-  const std::int64_t tiles = groups_of(d, d.tokens_q, rows) * d.heads_q;
-  const std::int64_t at_once = (tiles + all - 1) / all * all;  // of as many turns
-  // Rows of one warp, of bytes: a card full of mma.sync's blocks of threads reads keys faster (32 x 32 x 1 of
-  // 4096 x 128, int8 on an H200: 321 instead of 403 us; f16 584 and 562).
-  constexpr std::int64_t kFull = 3, kWidest = 128;
-  if (tokens_of_sequence(d, d.tokens_q) <= mma::kRowsAWarp && tiles > kFull * all &&
-      mma::kTileTable[tile].head_dim <= kWidest && kernels.k_dtype == DType::s8 && kernels.v_bytes == 1)
-    return false;
-  const std::int64_t keys = key_blocks_of(d) * d.key_block;
-  if (keys >= (takes_more ? kMore : kMany) && 100 * tiles >= least_percent * at_once) return true;
-  if (narrow && uniform && keys < kMany) return false;
-  const std::int64_t rows_of_call = d.tokens_q * (d.sequences > 0 ? 1 : d.batch) * d.heads_q;
-  const int index = wgmma::tile_for(mma::kTileTable[tile].head_dim, mma::kTileTable[tile].keys);
-  return 100 * rows_of_call >= wgmma::least_fill(d.scheme, form, index, key_blocks_of(d)) * at_once * rows;
 }
 
 /// The cut for rows of one or two key blocks; tile -1: they are not, or the scheme has none. Two are computed
@@ -278,31 +182,6 @@ Cut lone_cut(const AttentionDesc& d, const Cut& usual) {
     cut = in_turn;
   if (cut.tile >= 0 && !fits(d, cut)) cut.tile = -1;
   return cut;
-}
-
-Cut hopper_cut(const AttentionDesc& d, int tile_index, PackedFor packed_for = PackedFor::this_call) {
-  Cut cut{tile_index, hopper_rows(d, tile_index, packed_for) / mma::kRowsAWarp, Family::wgmma};
-  cut.packed_for = packed_for;
-  return cut;
-}
-
-/// With ranges where the last tiles would leave processors without one.
-Cut usual_hopper_cut(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
-  Cut cut = hopper_cut(d, tile_index, packed_for);
-  const wgmma::Shares shares = hopper_shares(d, tile_index, packed_for);
-  cut.ranges = static_cast<std::int32_t>(shares.ranges);
-  if (shares.heads < d.batch * d.heads_q) cut.heads_with_ranges = static_cast<std::int32_t>(shares.heads);
-  return cut;
-}
-
-/// The cut in ranges by Hopper's kernels of a call that takes these; ranges 0: it does not, for its rows are
-/// few, or mma.sync, which multiplies some half as fast, keeps processors busier.
-Cut hopper_range_cut(const AttentionDesc& d) {
-  const int tile = tile_of(d);
-  if (d.tokens_q <= wgmma::kRowsAWarpgroup || !hopper_kernels_for(d, tile)) return {};
-  const double least_busy = mma::kTileTable[tile].head_dim <= 64 ? 0.5 : 0.3;
-  if (hopper_shares(d, tile, PackedFor::this_call).busy < least_busy) return {};
-  return usual_hopper_cut(d, tile, PackedFor::this_call);
 }
 
 /// The cut in ranges of a call that takes these; ranges 0: it does not. Of wide rows of bytes all warps that
@@ -370,24 +249,6 @@ std::vector<std::int32_t> ranges_of(const AttentionDesc& d, const Cut& cut) {
     ranges.push_back(static_cast<std::int32_t>(even_ranges(d, cut.warps, some, runtime::processors())));
   ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
   return ranges;
-}
-
-/// Ranges, and heads that have them, that a cut by Hopper's kernels may have: of all heads, and of those that
-/// fill no turn of all processors, or half of them.
-std::vector<std::pair<std::int32_t, std::int32_t>> hopper_ranges_of(const AttentionDesc& d, int tile) {
-  if (d.sequences > 0 || !hopper_may_have_ranges(d, tile)) return {};
-  const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1), heads = d.batch * d.heads_q;
-  const std::int64_t of_head = groups_of_sequence(d.tokens_q, hopper_rows(d, tile));
-  const std::int64_t left = heads - heads * of_head / all * all / of_head,
-                     last = left > 0 && left < heads ? left : heads / 2;
-  constexpr std::int32_t kFew[] = {2, 3, 4};
-  std::vector<std::pair<std::int32_t, std::int32_t>> found;
-  for (const std::int32_t ranges : kFew) {
-    if (ranges > key_blocks_of(d)) break;
-    found.push_back({ranges, 0});
-    if (last > 0) found.push_back({ranges, static_cast<std::int32_t>(last)});
-  }
-  return found;
 }
 
 /// The tile that kept keys are packed for, whose kernels may have ranges.

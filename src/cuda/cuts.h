@@ -5,7 +5,6 @@
 #include "cuda/attn/call.h"
 #include "cuda/cuda.h"
 #include "cuda/mma/launch.h"
-#include "cuda/wgmma/launch.h"
 
 namespace octet::cuda {
 
@@ -17,19 +16,14 @@ std::int64_t groups_of(const AttentionDesc& desc, std::int64_t tokens, std::int6
 std::int64_t key_blocks_of(const AttentionDesc& desc);
 AttentionDesc with_keys(AttentionDesc desc, std::int64_t tokens_k);
 
+/// The fastest form that the problem allows and the scheme has for a family of kernels, of keys that are
+/// packed for any call the one that has all. Hopper's read what mma's pack.
+Form form_of(const AttentionDesc& desc, Family family, E4m3 e4m3, PackedFor packed_for);
+
 /// The smallest tile of mma's table that holds the problem.
 int tile_of(const AttentionDesc& desc);
 /// The kernels of a problem's scheme: those that pack, and attend if they are of mma.sync.
 const mma::Kernels& kernels_for(const AttentionDesc& desc, const Cut& cut);
-/// Hopper's kernels for a tile; null where there are none for it, for a bias, or the current device is no
-/// Hopper.
-const wgmma::Kernels* hopper_kernels_for(const AttentionDesc& desc, int tile,
-                                         PackedFor packed_for = PackedFor::this_call);
-/// Whether those may have ranges.
-bool hopper_may_have_ranges(const AttentionDesc& desc, int tile, PackedFor packed_for = PackedFor::this_call);
-/// Query rows of a block of threads of those.
-std::int32_t hopper_rows(const AttentionDesc& desc, int tile, PackedFor packed_for = PackedFor::this_call);
-
 /// Blocks of threads of a call by mma.sync.
 std::int64_t blocks_of(const AttentionDesc& desc, std::int32_t warps);
 /// Whether a cut by mma.sync fits the current device's shared memory.
@@ -39,9 +33,6 @@ bool fits(const AttentionDesc& desc, const Cut& cut);
 inline constexpr std::int64_t kMostRangeRows = 16384;
 /// Ranges of the keys of a call that takes ranges by itself, on so many processors; 0 elsewhere.
 std::int32_t usual_ranges(const AttentionDesc& desc, std::int64_t processors);
-
-/// Bytes that the outputs of ranges by Hopper's kernels have at most, on any device.
-std::int64_t hopper_range_bytes(const AttentionDesc& desc);
 
 /// The cut that a call takes.
 Cut usual_cut(const AttentionDesc& desc);

@@ -7,7 +7,7 @@
 
 #include "core/schemes.h"
 #include "cuda/cuda.h"
-#include "cuda/cuts.h"
+#include "cuda/hopper_cuts.h"
 #include "cuda/ranges.h"
 #include "cuda/wgmma/fill.h"
 #include "cuda/wgmma/order.h"
