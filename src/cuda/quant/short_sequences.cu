@@ -1,7 +1,7 @@
 // All steps of short sequences in one launch, for their launches take longer than their work: a block of
 // threads has a sequence of a head in shared memory, finds its mean or its channels' exponents, and makes
 // codes of a part of its rows. Blocks that share a sequence each find these for themselves. The steps are
-// those of sums.cu and encode.cu, with the same bits.
+// those of sums.cu, exponents.cu and encode.cu, with the same bits.
 //
 // What a warp does it does once, at about five cycles an instruction: few instructions one after the other
 // count, and that many warps share them.

@@ -1,5 +1,5 @@
 // What the rows of a short sequence have in common: the mean of each channel, or what each is multiplied by.
-// The steps are those of sums.cu, with the same bits.
+// The steps are those of sums.cu and exponents.cu, with the same bits.
 #pragma once
 #include <bit>
 #include <cstdint>
