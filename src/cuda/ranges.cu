@@ -158,7 +158,8 @@ RangeCut::RangeCut(const AttentionDesc& d, std::int32_t most_ranges)
   if (d.bias == AttentionDesc::Bias::none) joined = d.heads_q / d.heads_kv, heads = d.heads_kv;
   if (d.sequences > 0)
     least_blocks = static_cast<std::int32_t>((kLongest * seen_blocks(d) + most - 1) / most);
-  count = heads * std::max<std::int64_t>(d.batch, 1);
+  stride = std::max<std::int64_t>(d.batch, 1);
+  count = heads * stride;
 }
 
 RangeCut::RangeCut(const AttentionDesc& d, const Cut& cut) : RangeCut(d, cut.ranges) {
@@ -167,6 +168,7 @@ RangeCut::RangeCut(const AttentionDesc& d, const Cut& cut) : RangeCut(d, cut.ran
   const std::int64_t all = heads * d.batch;
   count = cut.heads_with_ranges > 0 ? cut.heads_with_ranges : all;
   first_head = all - count;
+  stride = count;
 }
 
 Call call_of_ranges(Call call, const RangeCut& cut, std::int64_t rows_a_tile, std::byte* parts) {
@@ -174,7 +176,7 @@ Call call_of_ranges(Call call, const RangeCut& cut, std::int64_t rows_a_tile, st
   call.group = Divider(call.group / joined), call.queries.rows_a_token = Divider(joined);
   call.queries.groups = Divider((cut.rows() + rows_a_tile - 1) / rows_a_tile);
   call.has_ranges = true;
-  call.ranges = {Divider(cut.most), cut.least_blocks, static_cast<std::int32_t>(cut.count)};
+  call.ranges = {Divider(cut.most), cut.least_blocks, static_cast<std::int32_t>(cut.stride)};
   call.o = from_head(parts, cut, outputs_of_head(cut), cut.dim);
   call.o_in_chunks = cut.dim % 4 == 0;
   call.lse = from_head(lse_of(cut, parts), cut, cut.rows(), 1);

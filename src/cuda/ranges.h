@@ -26,6 +26,7 @@ struct RangeCut {
   std::int64_t tokens = 0;                 ///< of an entry of the batch axis
   std::int64_t heads = 0, joined = 1;      ///< of it, as a launch counts heads, and query heads of one
   std::int64_t first_head = 0, count = 0;  ///< heads with ranges, numbered entry by entry
+  std::int64_t stride = 0;                 ///< KeyRanges::stride
   std::int64_t dim = 0;
 
   /// Of all heads, query heads that share keys joined.

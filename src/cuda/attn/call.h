@@ -64,12 +64,14 @@ struct PackedKeys {
 };
 
 /// Ranges that the keys of a sequence are cut into, each for blocks of threads of its own, by blockIdx.z
-/// (cuda/ranges.h). Outputs are rows of all heads of a token that share keys, and heads of a range stand
-/// behind those of the range before.
+/// (cuda/ranges.h). Outputs are rows of all heads of a token that share keys, those of a range behind those
+/// of the range before.
 struct KeyRanges {
   Divider most{1};                ///< of a sequence
   std::int32_t least_blocks = 1;  ///< key blocks of one that is not the last
-  std::int32_t heads = 0;         ///< of a range's outputs, of all batch entries
+  /// Of a range's outputs: entries of the batch axis by mma.sync, heads of all entries by Hopper's kernels,
+  /// which may have some heads of an entry; and each has no register for the other.
+  std::int32_t stride = 0;
 };
 
 /// Key blocks of each sequence that a packing launch has where it has not all: `count`, from number `first`

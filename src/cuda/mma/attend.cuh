@@ -230,11 +230,11 @@ class Attention : protected Loads<S, kTile> {
   }
 
   __device__ __forceinline__ RowStore store_of(const Known& known) const {
-    auto head = static_cast<std::int32_t>(blockIdx.y);
+    std::int32_t batch = known.batch;
     if (has_ranges()) [[unlikely]]
-      head += static_cast<std::int32_t>(blockIdx.z) * call_.ranges.heads;
-    return RowStore(call_, Sequence{known.batch, known.batch, rows_of(known.first_token), known.queries},
-                    head);
+      batch += static_cast<std::int32_t>(blockIdx.z) * call_.ranges.stride;
+    return RowStore(call_, Sequence{known.batch, batch, rows_of(known.first_token), known.queries},
+                    static_cast<std::int32_t>(blockIdx.y));
   }
   /// The rows' tokens anew, where no register has them. begin: the block of threads' first row.
   __device__ __forceinline__ void put_tokens(Rows& rows, std::int32_t begin) const {

@@ -204,7 +204,7 @@ class Attention : KeyBlockVisits<S, kTile> {
     std::int32_t head = tile.head;
     if constexpr (kMayHaveRanges) {
       if (call_.has_ranges) [[unlikely]] {
-        head += static_cast<std::int32_t>(blockIdx.z) * call_.ranges.heads;
+        head += static_cast<std::int32_t>(blockIdx.z) * call_.ranges.stride;
         see_only(order.blocks_of(tile), tile, rows);
       }
     }
