@@ -101,15 +101,18 @@ TEST(GpuWorkloads, PrefillIsBothPapersGridsAndOneModelWithGroupedHeads) {
   EXPECT_EQ(grouped.heads_q / grouped.heads_kv, 4);
 }
 
-TEST(GpuWorkloads, DecodeIsFewQueriesAgainstManyKeys) {
-  int count = 0;
+TEST(GpuWorkloads, DecodeIsFewQueriesOrAChunkAgainstManyKeys) {
+  int count = 0, chunks = 0;
   for (const GpuWorkload& w : gpu_workloads()) {
     if (w.suite != std::string("decode")) continue;
     ++count;
-    EXPECT_LE(w.shape.tokens_q, 64) << w.shape.name;
+    const bool is_chunk = std::string(w.shape.name).starts_with("chunk");
+    chunks += is_chunk ? 1 : 0;
+    EXPECT_LE(w.shape.tokens_q, is_chunk ? 1024 : 64) << w.shape.name;
     EXPECT_GE(w.shape.tokens_k, 4096) << w.shape.name;
   }
-  EXPECT_EQ(count, 7);
+  EXPECT_EQ(count, 9);
+  EXPECT_EQ(chunks, 2);
 }
 
 TEST(GpuWorkloads, NamesAreUniqueAndUnknownOnesAreRefusedWithThoseThatThereAre) {
@@ -178,7 +181,7 @@ TEST(GpuReference, ShortCallsAreComparedWhole) {
   for (const GpuWorkload& w : gpu_workloads()) {
     const std::string suite = w.suite, name = w.shape.name;
     const bool is_short = suite != "llm-prefill" && name != "A2-b1024" && name != "step-4k-b32" &&
-                          name != "step16-8k" && name != "step64-8k";
+                          name != "step16-8k" && name != "step64-8k" && !name.starts_with("chunk");
     EXPECT_EQ(sampled_rows(w.shape).empty(), is_short) << w.shape.name;
   }
 }
@@ -248,7 +251,7 @@ TEST(GpuSuite, TheListNeedsNoGpu) {
   options.suite = "llm-prefill";
   const Result<Json> rows = list_gpu_workloads(options);
   ASSERT_TRUE(rows.ok()) << rows.status().message();
-  EXPECT_EQ(rows.value().size(), 27u);
+  EXPECT_EQ(rows.value().size(), 30u);
   EXPECT_NE(gpu_shapes_table(rows.value()).find("gqa-8k-causal"), std::string::npos);
 }
 

@@ -46,7 +46,14 @@ constexpr GpuWorkload prompt(const char* name, std::int64_t tokens) {
   return {"llm-prefill", {name, Kind::prefill, 1, 32, 8, tokens, tokens, 128, Mask::causal}};
 }
 
-/// One token or a few of the same.
+/// A picture that a diffusion model makes, its tokens and a text's: tiles that fill no turn of an H200's
+/// processors.
+constexpr GpuWorkload image(const char* name, std::int64_t batch, std::int64_t heads, std::int64_t tokens,
+                            std::int64_t dim) {
+  return {"llm-prefill", {name, Kind::prefill, batch, heads, heads, tokens, tokens, dim}};
+}
+
+/// One token of the same model as prompts, a few, or a prompt's next chunk.
 constexpr GpuWorkload step(const char* name, std::int64_t batch, std::int64_t rows, std::int64_t keys) {
   return {"decode", {name, Kind::prefill, batch, 32, 8, rows, keys, 128}};
 }
@@ -94,12 +101,17 @@ constexpr GpuWorkload kGpuWorkloads[] = {
     prompt("gqa-1k-causal", 1024),
     prompt("gqa-2k-causal", 2048),
     prompt("gqa-8k-causal", 8192),
+    image("image-1k", 2, 20, 1024, 64),
+    image("image-4k", 2, 10, 4096, 64),
+    image("image-4.5k", 1, 24, 4608, 128),
     step("step-4k", 1, 1, 4096),
     step("step-4k-b8", 8, 1, 4096),
     step("step-4k-b32", 32, 1, 4096),
     step("step-32k", 1, 1, 32768),
     step("step16-8k", 1, 16, 8192),
     step("step64-8k", 1, 64, 8192),
+    step("chunk-256-8k", 1, 256, 8192),
+    step("chunk-1k-8k", 1, 1024, 8192),
     {"decode", {"step-16k-d64", Kind::prefill, 1, 16, 16, 1, 16384, 64}},
 };
 
