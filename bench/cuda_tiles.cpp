@@ -131,22 +131,26 @@ std::string text_of(const cuda::Cut& cut) {
   return tile.lone_blocks == 0 ? text : fmt::format("{}, of {}", text, tile.lone_blocks);
 }
 
-Status check_names(const std::vector<std::string>& names) {
+/// Whether each of `names` is that of one of `all`; what: the argument. name_of(x): of one of them.
+template <class All, class NameOf>
+Status check_names(const char* what, const std::vector<std::string>& names, const All& all,
+                   const NameOf& name_of) {
   for (const std::string& name : names) {
-    const auto is_it = [&](const CpuWorkload& shape) { return name == shape.name; };
-    if (std::ranges::any_of(kShapes, is_it)) continue;
+    if (std::ranges::any_of(all, [&](const auto& x) { return name == name_of(x); })) continue;
     std::string known;
-    for (const CpuWorkload& shape : kShapes)
-      known += (known.empty() ? "" : ", ") + std::string(in_quotes(shape.name));
-    return broken("SHAPE", in_quotes(name), "there is none of this name", "choose from " + known);
+    for (const auto& x : all) known += (known.empty() ? "" : ", ") + std::string(in_quotes(name_of(x)));
+    return broken(what, in_quotes(name), "there is none of this name", "choose from " + known);
   }
   return {};
 }
 
 /// names, schemes: of shapes and variants; none: all.
-Status run(const std::string& output, const std::string& commit, const std::vector<std::string>& names,
-           const std::vector<std::string>& schemes) {
-  if (Status s = check_names(names); !s.ok()) return s;
+Status run(const std::string& command, const std::string& output, const std::string& commit,
+           const std::vector<std::string>& names, const std::vector<std::string>& schemes) {
+  const auto name_of = [](const CpuWorkload& shape) { return shape.name; };
+  const auto label_of = [](const CpuVariant& variant) { return variant.label; };
+  if (Status s = check_names("SHAPES", names, kShapes, name_of); !s.ok()) return s;
+  if (Status s = check_names("SCHEMES", schemes, kVariants, label_of); !s.ok()) return s;
   Result<gpu::DeviceInfo> device = gpu::find_device();
   if (!device.ok()) return device.status();
   Result<gpu::Stream> stream = gpu::Stream::create();
@@ -202,7 +206,7 @@ Status run(const std::string& output, const std::string& commit, const std::vect
   std::fputs(table.text().c_str(), stdout);
   if (output.empty()) return {};
   const Json document = {
-      {"command", "cuda_tiles"}, {"commit", commit}, {"gpu", device.value().name}, {"rows", std::move(rows)}};
+      {"command", command}, {"commit", commit}, {"gpu", device.value().name}, {"rows", std::move(rows)}};
   const std::string text = document_text(document);
   return write_file_atomically(output, std::as_bytes(std::span(text)));
 }
@@ -211,8 +215,10 @@ Status run(const std::string& output, const std::string& commit, const std::vect
 }  // namespace octet::tool
 
 int main(int argc, char** argv) {
+  std::string command = "cuda_tiles";
+  for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];
   const octet::Status status =
-      octet::tool::run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "unknown",
+      octet::tool::run(command, argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "unknown",
                        argc > 3 ? octet::tool::split(argv[3], ',') : std::vector<std::string>{},
                        argc > 4 ? octet::tool::split(argv[4], ',') : std::vector<std::string>{});
   if (!status.ok()) fmt::print(stderr, "cuda_tiles: {}\n", status.message());

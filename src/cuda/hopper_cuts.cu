@@ -43,7 +43,7 @@ namespace {
 constexpr std::int64_t kMostRangesOfHopper = 8, kMostBytesOfHopper = std::int64_t{32} << 20;
 
 /// Whether the tiles of a call are as long as each other, to a quarter, and may have their keys cut.
-bool may_have_hopper_ranges(const AttentionDesc& d) {
+bool suits_ranges(const AttentionDesc& d) {
   constexpr std::int64_t kLeastBlocks = 8;
   if (d.sequences > 0 || d.bias != AttentionDesc::Bias::none || d.window_left >= 0 || d.window_right >= 0)
     return false;
@@ -52,7 +52,7 @@ bool may_have_hopper_ranges(const AttentionDesc& d) {
 }
 
 wgmma::Shares hopper_shares(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
-  if (!may_have_hopper_ranges(d) || !hopper_may_have_ranges(d, tile_index, packed_for)) return {};
+  if (!suits_ranges(d) || !hopper_may_have_ranges(d, tile_index, packed_for)) return {};
   const std::int64_t rows = hopper_rows(d, tile_index, packed_for), dim = d.head_dim_v;
   wgmma::Work work;
   work.heads = d.batch * d.heads_q;
@@ -70,7 +70,7 @@ wgmma::Shares hopper_shares(const AttentionDesc& d, int tile_index, PackedFor pa
 }  // namespace
 
 std::int64_t hopper_range_bytes(const AttentionDesc& d) {
-  if (!may_have_hopper_ranges(d)) return 0;
+  if (!suits_ranges(d)) return 0;
   const std::int64_t rows = d.batch * d.heads_q * d.tokens_q * kMostRangesOfHopper;
   return std::min(kMostBytesOfHopper, rows * RangeCut::bytes_of_row(d.head_dim_v));
 }

@@ -69,8 +69,8 @@ struct PackedKeys {
 struct KeyRanges {
   Divider most{1};                ///< of a sequence
   std::int32_t least_blocks = 1;  ///< key blocks of one that is not the last
-  /// Of a range's outputs: entries of the batch axis by mma.sync, heads of all entries by Hopper's kernels,
-  /// which may have some heads of an entry; and each has no register for the other.
+  /// From a range's outputs to the next one's: entries of the batch axis for mma.sync's kernels, heads for
+  /// Hopper's, which may have some heads of an entry. (mma.sync's of sm_80 spill by heads.)
   std::int32_t stride = 0;
 };
 

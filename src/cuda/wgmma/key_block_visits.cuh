@@ -25,6 +25,7 @@
 
 namespace octet::cuda::wgmma {
 
+/// Of a block of threads' warpgroups that multiply; what they know of themselves is here too.
 template <class S, Tile kTile>
 class KeyBlockVisits {
  public:
@@ -50,6 +51,7 @@ class KeyBlockVisits {
 
   /// The pass that a tile is in, or how the first one ended. note: in shared memory, for no register has it.
   __device__ __forceinline__ Pass pass() const { return static_cast<const volatile Pass&>(shared_.pass); }
+
   /// The rows' tokens anew: no register has them through the loop of key blocks.
   static __device__ __forceinline__ void put_tokens(Rows& rows, std::int32_t first_row) {
     const int lane = static_cast<int>(tile::kept(threadIdx.x)) % 32;
