@@ -48,6 +48,7 @@ constexpr CpuWorkload kShapes[] = {
     {"A2-b64", Kind::vision, 64, 6, 6, 197, 197, 64},
     {"A2-b1024", Kind::vision, 1024, 6, 6, 197, 197, 64},
     {"d64-256", Kind::vision, 64, 6, 6, 256, 256, 64},
+    {"d64-257", Kind::vision, 64, 16, 16, 257, 257, 64},
     {"d64-384", Kind::vision, 64, 6, 6, 384, 384, 64},
     {"d64-512", Kind::vision, 64, 6, 6, 512, 512, 64},
     {"d128-197", Kind::vision, 64, 6, 6, 197, 197, 128},
@@ -55,6 +56,9 @@ constexpr CpuWorkload kShapes[] = {
     {"d128-384", Kind::vision, 64, 6, 6, 384, 384, 128},
     {"d256-256", Kind::vision, 64, 6, 6, 256, 256, 256},
     {"d64-cross", Kind::vision, 2, 10, 10, 4096, 77, 64},
+    {"d64-cross-128", Kind::vision, 2, 10, 10, 4096, 128, 64},
+    {"d64-cross-226", Kind::vision, 2, 10, 10, 4096, 226, 64},
+    {"d64-cross-1k", Kind::vision, 2, 20, 20, 1024, 77, 64},
     {"d128-128", Kind::vision, 64, 6, 6, 128, 128, 128},
     {"d256-128", Kind::vision, 64, 6, 6, 128, 128, 256},
     {"d256-197", Kind::vision, 16, 6, 6, 197, 197, 256},
@@ -128,6 +132,7 @@ std::string text_of(const cuda::Cut& cut) {
   if (cut.ranges > 0) text += fmt::format(", {} ranges", cut.ranges);
   if (cut.heads_with_ranges > 0) text += fmt::format(" of {} heads", cut.heads_with_ranges);
   if (tile.key_parts > 1) text += fmt::format(" x {}", tile.key_parts);
+  if (tile.kept_blocks > 0) text += fmt::format(", keys kept for {}", cut.row_tiles);
   return tile.lone_blocks == 0 ? text : fmt::format("{}, of {}", text, tile.lone_blocks);
 }
 
@@ -199,6 +204,8 @@ Status run(const std::string& command, const std::string& output, const std::str
                         {"lone_blocks", cuda::mma::kTileTable[row.cut.tile].lone_blocks},
                         {"ranges", row.cut.ranges},
                         {"heads_with_ranges", row.cut.heads_with_ranges},
+                        {"kept_blocks", cuda::mma::kTileTable[row.cut.tile].kept_blocks},
+                        {"row_tiles", row.cut.row_tiles},
                         {"us", row.us},
                         {"taken", &row == &taken}});
     }

@@ -95,6 +95,7 @@ Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut, 
   call.prepare.key_block = static_cast<std::int32_t>(d.key_block);
   call.prepare.tokens_k = d.tokens_k;
   call.prepare.options = d.options;
+  call.row_tiles = cut.row_tiles;
   call.group = Divider(d.heads_q / d.heads_kv);
   call.dim_v = static_cast<std::int32_t>(d.head_dim_v);
   call.key_block = Divider(d.key_block);
@@ -106,7 +107,7 @@ Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut, 
   call.hides_keys = (d.mask != Mask::none || d.window_left >= 0 || d.window_right >= 0) ? 1 : 0;
   const auto count = static_cast<std::int32_t>(d.sequences > 0 ? d.sequences : d.batch);
   call.queries = {args.cu_seqlens_q, static_cast<std::int32_t>(d.tokens_q), count,
-                  Divider(groups_of_sequence(d.tokens_q, cut.warps * mma::kRowsAWarp))};
+                  Divider(groups_of_sequence(d.tokens_q, cut.row_tiles * cut.warps * mma::kRowsAWarp))};
   call.keys = {args.cu_seqlens_k, static_cast<std::int32_t>(d.tokens_k), count,
                Divider(groups_of_sequence(kept.capacity, d.key_block))};
   call.q = device_operand(args.q), call.k = device_operand(args.k), call.v = device_operand(args.v);
@@ -156,13 +157,14 @@ Status launched(int error, const char* what) {
 mma::Grid grid_of(const AttentionDesc& d, const Cut& cut) {
   mma::Grid grid;
   grid.warps = cut.warps;
-  grid.groups = static_cast<std::int32_t>(groups_of(d, d.tokens_q, grid.warps * mma::kRowsAWarp));
+  grid.groups =
+      static_cast<std::int32_t>(groups_of(d, d.tokens_q, cut.row_tiles * grid.warps * mma::kRowsAWarp));
   grid.heads = static_cast<std::int32_t>(d.heads_q);
   grid.shared_bytes = kernels_for(d, cut).shared_bytes(cut.tile, cut.warps);
   // Where a row has several key blocks a processor is kept from having more blocks of threads than it must:
   // others would have less, and with the next call's beside them the more (docs/cuda-measurements.md).
   const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1);
-  const std::int64_t even = (blocks_of(d, cut.warps) + all - 1) / all;
+  const std::int64_t even = (blocks_of(d, cut.row_tiles * cut.warps) + all - 1) / all;
   if (key_blocks_of(d) > 1) grid.shared_bytes = std::max(grid.shared_bytes, runtime::bytes_of_blocks(even));
   return grid;
 }
@@ -171,7 +173,7 @@ mma::Grid grid_of(const AttentionDesc& d, const Cut& cut) {
 /// several of this one's; between the two they would be dealt out unevenly, which calls of one key block are
 /// too short to feel (docs/cuda-measurements.md).
 NextStarts next_starts(const AttentionDesc& d, const Cut& cut) {
-  const std::int64_t blocks = blocks_of(d, cut.warps), all = runtime::processors();
+  const std::int64_t blocks = blocks_of(d, cut.row_tiles * cut.warps), all = runtime::processors();
   const std::int64_t several = key_blocks_of(d) > 1 ? 2 : 1;
   return 2 * blocks <= all || blocks >= several * all ? NextStarts::early : NextStarts::late;
 }

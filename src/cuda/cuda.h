@@ -63,11 +63,13 @@ enum class PackedFor : std::int32_t { this_call, any_call };
 /// packed for that tile. ranges: of the keys of a sequence, at most, each with blocks of threads of its own
 /// (cuda/ranges.h), by mma.sync with query heads that share keys computed together; 0: neither.
 /// heads_with_ranges: by wgmma, the last so many of the heads of all batch entries, 0 for all of them.
+/// row_tiles: that a block of threads computes one after the other against keys that stay, by tiles that keep
+/// them.
 struct Cut {
   std::int32_t tile = 0, warps = 1;
   Family family = Family::mma;
   E4m3 e4m3 = E4m3::as_it_is;
-  std::int32_t ranges = 0, heads_with_ranges = 0;
+  std::int32_t ranges = 0, heads_with_ranges = 0, row_tiles = 1;
   PackedFor packed_for = PackedFor::this_call;
   bool operator==(const Cut&) const = default;
 };

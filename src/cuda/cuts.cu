@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda/hopper_cuts.h"
+#include "cuda/mma/turns.h"
 #include "cuda/ranges.h"
 #include "cuda/runtime/device.h"
 #include "quant/quantize.h"
@@ -164,6 +165,28 @@ bool has_lone_blocks(const AttentionDesc& d, std::int32_t blocks) {
          d.window_left < 0 && d.window_right < 0 && key_blocks_of(d) == blocks;
 }
 
+/// Whether all rows of a sequence see all its keys, of no more blocks than a tile keeps, and no bias is
+/// added.
+bool may_keep_keys(const AttentionDesc& d, const mma::Tile& tile) {
+  const std::int64_t blocks = key_blocks_of(d);
+  return blocks >= 1 && blocks <= mma::kept_blocks(tile, kernels_for(d, Cut{}).v_bytes) &&
+         has_lone_blocks(d, static_cast<std::int32_t>(blocks));
+}
+
+/// The cut by the tile of the same places that keeps keys; tile -1: there is none.
+Cut keeping_cut(const AttentionDesc& d, std::int32_t warps) {
+  constexpr std::int64_t kOfRegisters = 3;  // blocks of threads of a processor
+  const int tile =
+      mma::keeping_tile(tile_of(d), key_blocks_of(d), widest_block(d), kernels_for(d, Cut{}).v_bytes);
+  Cut cut{tile, warps};
+  if (tile < 0 || !may_keep_keys(d, mma::kTileTable[tile]) || !fits(d, cut)) return {-1};
+  const std::int64_t fit = runtime::blocks_of(kernels_for(d, cut).shared_bytes(tile, warps));
+  cut.row_tiles = static_cast<std::int32_t>(mma::row_tiles_of_block(
+      {d.batch * d.heads_q, groups_of_sequence(d.tokens_q, warps * mma::kRowsAWarp),
+       std::min(fit, kOfRegisters), std::max<std::int64_t>(runtime::processors(), 1)}));
+  return cut;
+}
+
 /// The cut for rows of one or two key blocks; tile -1: they are not, or the scheme has none. Two are computed
 /// by two warps, or by one where all blocks of threads then run at once and those of two would not: 8 x 12 x
 /// 197 x 64 15.0 us by two, 13.3 by one, 64 x 6 47.9 and 51.0 (H200).
@@ -182,6 +205,14 @@ Cut lone_cut(const AttentionDesc& d, const Cut& usual) {
     cut = in_turn;
   if (cut.tile >= 0 && !fits(d, cut)) cut.tile = -1;
   return cut;
+}
+
+/// The narrowest tile of those that cut keys in parts; -1: there is none.
+int parts_tile(const AttentionDesc& d) {
+  const int widest = mma::tile_like(tile_of(d), 2, mma::kTileTable[tile_of(d)].keys);
+  if (widest < 0) return -1;
+  const int narrowest = mma::narrowest_tile(widest, widest_block(d));
+  return fits(d, {narrowest, 1}) ? narrowest : widest;
 }
 
 /// The cut in ranges of a call that takes these; ranges 0: it does not. Of wide rows of bytes all warps that
@@ -213,12 +244,13 @@ Cut range_cut(const AttentionDesc& d) {
 Cut usual_cut(const AttentionDesc& d) {
   if (const Cut ranges = hopper_range_cut(d); ranges.ranges > 0) return ranges;
   if (const Cut ranges = range_cut(d); ranges.ranges > 0 && fits(d, ranges)) return ranges;
+  if (const Cut keeping = keeping_cut(d, mma::kMostWarps); keeping.tile >= 0 && keeping.row_tiles > 1)
+    return keeping;
   if (suits_hopper(d)) return usual_hopper_cut(d, tile_of(d), PackedFor::this_call);
   constexpr std::int32_t kFew = 2;
   constexpr std::int64_t kFewBlocks = 3;
   const std::int64_t all = runtime::processors();
-  Cut cut{mma::narrowest_tile(tile_of(d), widest_block(d)), mma::kMostWarps};
-  if (!fits(d, {cut.tile, 1})) cut.tile = tile_of(d);
+  Cut cut{tile_of(d), mma::kMostWarps};
   const bool short_of_half =
       key_blocks_of(d) <= 1 && 2 * blocks_of(d, kFew) > all && 2 * blocks_of(d, cut.warps) <= all;
   if (blocks_of(d, kFew) > kFewBlocks * all)
@@ -227,8 +259,12 @@ Cut usual_cut(const AttentionDesc& d) {
     cut.warps = kFew;
   while (cut.warps > 1 && !fits(d, cut)) cut.warps /= 2;
   if (const Cut lone = lone_cut(d, cut); lone.tile >= 0) return lone;
-  Cut parts{mma::tile_like(cut.tile, 2, mma::kTileTable[cut.tile].computed), kFew};
-  if (parts.tile < 0 || key_blocks_of(d) < 2 || !runs_at_once(d, parts)) return cut;
+  Cut parts{parts_tile(d), kFew};
+  if (parts.tile < 0 || key_blocks_of(d) < 2 || !runs_at_once(d, parts)) {
+    const Cut keeping = keeping_cut(d, cut.warps);
+    const bool is_narrower = keeping.tile >= 0 && mma::kTileTable[keeping.tile].computed < mma::kMostKeys;
+    return is_narrower ? keeping : cut;
+  }
   const Cut single{parts.tile, 1};
   const bool is_uneven = blocks_of(d, kFew) > all && blocks_of(d, kFew) < 2 * all;
   return is_uneven && runs_at_once(d, single) ? single : parts;
@@ -249,6 +285,17 @@ std::vector<std::int32_t> ranges_of(const AttentionDesc& d, const Cut& cut) {
     ranges.push_back(static_cast<std::int32_t>(even_ranges(d, cut.warps, some, runtime::processors())));
   ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
   return ranges;
+}
+
+/// Tiles of rows that a block of threads may have where its tile keeps keys, more than one: powers of two,
+/// and all of a sequence.
+std::vector<std::int32_t> row_tiles_of(const AttentionDesc& d, const Cut& cut) {
+  if (mma::kTileTable[cut.tile].kept_blocks == 0) return {};
+  const std::int64_t all = groups_of_sequence(d.tokens_q, cut.warps * mma::kRowsAWarp);
+  std::vector<std::int32_t> tiles;
+  for (std::int64_t some = 2; some < all; some *= 2) tiles.push_back(static_cast<std::int32_t>(some));
+  if (all > 1) tiles.push_back(static_cast<std::int32_t>(all));
+  return tiles;
 }
 
 /// The tile that kept keys are packed for, whose kernels may have ranges.
@@ -320,12 +367,18 @@ std::vector<Cut> cuts_of(const AttentionDesc& d) {
     for (std::int32_t tile = 0; tile < mma::kTileCount; ++tile) {
       if (mma::kTileTable[tile].head_dim < least.head_dim || mma::kTileTable[tile].keys < least.keys ||
           mma::kTileTable[tile].computed < widest_block(d) ||
-          (mma::kTileTable[tile].lone_blocks > 0 && !has_lone_blocks(d, mma::kTileTable[tile].lone_blocks)))
+          (mma::kTileTable[tile].lone_blocks > 0 && !has_lone_blocks(d, mma::kTileTable[tile].lone_blocks)) ||
+          (mma::kTileTable[tile].kept_blocks > 0 && !may_keep_keys(d, mma::kTileTable[tile])))
         continue;
       for (std::int32_t warps = mma::kMostWarps / mma::kTileTable[tile].key_parts; warps >= 1; warps /= 2) {
         Cut cut{tile, warps, Family::mma, e4m3};
         if (!fits(d, cut)) continue;
         if (cut != cuts[0]) cuts.push_back(cut);
+        for (const std::int32_t row_tiles : row_tiles_of(d, cut)) {
+          cut.row_tiles = row_tiles;
+          if (cut != cuts[0]) cuts.push_back(cut);
+        }
+        cut.row_tiles = 1;
         for (const std::int32_t ranges : ranges_of(d, cut)) {
           cut.ranges = ranges;
           if (cut != cuts[0]) cuts.push_back(cut);

@@ -8,6 +8,8 @@
 #include "core/schemes.h"
 #include "cuda/cuda.h"
 #include "cuda/hopper_cuts.h"
+#include "cuda/mma/tile.h"
+#include "cuda/mma/turns.h"
 #include "cuda/ranges.h"
 #include "cuda/wgmma/fill.h"
 #include "cuda/wgmma/order.h"
@@ -22,6 +24,35 @@ AttentionDesc few_rows(std::int64_t tokens_q, std::int64_t tokens_k) {
   d.tokens_q = tokens_q, d.tokens_k = tokens_k;
   d.head_dim = d.head_dim_v = 128, d.key_block = 128, d.output = DType::f16;
   return d;
+}
+
+/// On 132 processors, three blocks of threads each.
+std::int64_t row_tiles(std::int64_t heads, std::int64_t tiles) {
+  return cuda::mma::row_tiles_of_block({heads, tiles, 3, 132});
+}
+
+TEST(RowTiles, OfAFullCardABlockOfThreadsHasAllOfAHead) {
+  EXPECT_EQ(row_tiles(6144, 4), 4) << "197 rows of 1024 x 6 heads";
+  EXPECT_EQ(row_tiles(384, 4), 4) << "blocks of threads for nearly all places";
+  EXPECT_EQ(row_tiles(1024, 5), 5) << "a number that is no power of two";
+}
+TEST(RowTiles, WhereBlocksOfThreadsWouldBeFewTheyHaveLess) {
+  EXPECT_EQ(row_tiles(96, 4), 1) << "two tiles a block would leave half of the places empty";
+  EXPECT_EQ(row_tiles(3, 4), 1);
+  EXPECT_EQ(row_tiles(20, 64), 2)
+      << "4096 rows: four tiles make three blocks on some processors, two on others";
+  EXPECT_EQ(row_tiles(20, 256), 8) << "16384 rows";
+  EXPECT_EQ(row_tiles(1, 1), 1);
+}
+TEST(RowTiles, TilesThatKeepKeysAreForAsManyBlocksAsTheyHold) {
+  using cuda::mma::keeping_tile, cuda::mma::kTileTable, cuda::mma::tile_for;
+  const int tile = tile_for(64, 128);
+  EXPECT_EQ(kTileTable[keeping_tile(tile, 3, 112, 1)].computed, 112);
+  EXPECT_EQ(kTileTable[keeping_tile(tile, 2, 128, 1)].computed, 128);
+  EXPECT_EQ(keeping_tile(tile, 3, 128, 1), -1);
+  EXPECT_EQ(keeping_tile(tile, 3, 112, 2), -1) << "of 16-bit values";
+  EXPECT_EQ(keeping_tile(tile, 4, 112, 1), -1);
+  EXPECT_EQ(keeping_tile(tile_for(128, 128), 1, 128, 1), -1);
 }
 
 TEST(RangeCut, QueryHeadsThatShareKeysAreRowsOfOneHead) {

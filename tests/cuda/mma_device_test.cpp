@@ -394,6 +394,35 @@ TEST_P(Mma, FollowsTheReferenceByEveryCut) {
   }
 }
 
+/// Heads in groups that share keys.
+Call grouped_call(std::int64_t batch, std::int64_t group, std::int64_t rows, std::int64_t keys,
+                  std::int64_t d) {
+  constexpr std::int64_t kKeyHeads = 2;
+  Call call = normal_call(batch, kKeyHeads * group, rows, keys, d, static_cast<std::uint64_t>(group + d));
+  Random random(static_cast<std::uint64_t>(rows) + 100);
+  call.k = Tensor(batch, kKeyHeads, keys, d), call.v = Tensor(batch, kKeyHeads, keys, d);
+  call.k.fill_normal(random), call.v.fill_normal(random);
+  return call;
+}
+
+/// Keys that stay in shared memory: one to three blocks of them, rows at the ends of warps and of tiles,
+/// heads that share keys, and rows of Q that are copied and those that are not (mma/attend_in_turn.cuh).
+TEST_P(Mma, FollowsTheReferenceWhereKeysStayFromTileToTile) {
+  if (run_by_cut(normal_call(1, 1, 65, 100, 64), GetParam(), 0).status.code() == Code::unsupported)
+    GTEST_SKIP() << "no kernels of the scheme keep keys, and Hopper has none of its own";
+  constexpr std::int64_t kBlock = 112;
+  for (std::int64_t d : {64, 40, 50}) {
+    for (std::int64_t n : {1, 77, 112, 113, 224, 257, 336}) {
+      for (std::int64_t rows : {65, 129, 150}) {
+        Call call = grouped_call(2, 1 + rows % 2, rows, n, d);
+        call.options.key_block = kBlock;
+        expect_seldom_cuts(call, std::to_string(rows) + " rows, " + std::to_string(n) +
+                                     " keys that stay, dim " + std::to_string(d));
+      }
+    }
+  }
+}
+
 /// Tiles of Hopper's kernels: all widths, rows at the ends of warps, warpgroups and blocks of threads, keys
 /// at the ends of key blocks, and more key blocks than there are buffers.
 TEST_P(Mma, FollowsTheReferenceByEveryCutAtEveryWidth) {
@@ -451,17 +480,6 @@ TEST_P(Mma, FollowsTheReferenceWhereBlocksOfThreadsHaveSeveralTiles) {
   constexpr std::int64_t kHeads = 150, kRows = 300;
   for (std::int64_t n : {128, 200})
     expect_seldom_cuts(normal_call(1, kHeads, kRows, n, 64), std::to_string(n) + " keys");
-}
-
-/// Heads in groups that share keys.
-Call grouped_call(std::int64_t batch, std::int64_t group, std::int64_t rows, std::int64_t keys,
-                  std::int64_t d) {
-  constexpr std::int64_t kKeyHeads = 2;
-  Call call = normal_call(batch, kKeyHeads * group, rows, keys, d, static_cast<std::uint64_t>(group + d));
-  Random random(static_cast<std::uint64_t>(rows) + 100);
-  call.k = Tensor(batch, kKeyHeads, keys, d), call.v = Tensor(batch, kKeyHeads, keys, d);
-  call.k.fill_normal(random), call.v.fill_normal(random);
-  return call;
 }
 
 /// A prompt's next tokens against those before: Hopper's kernels cut keys in ranges (wgmma/shares.h).

@@ -102,6 +102,7 @@ struct Call {
   bool q_in_chunks = false, o_in_chunks = false;  ///< rows lie as the products take them; as they are stored
   bool wants_lse = false, wants_o_scale = false;
   std::int32_t hides_keys = 0;  ///< 1 where mask or windows may hide keys of a query's own sequence
+  std::int32_t row_tiles = 1;   ///< of a block of threads, which has the keys of a sequence once for them all
   Divider group{1};             ///< query heads a key head, as the launch counts heads
   std::int32_t dim_v = 0;
   Divider key_block{128};

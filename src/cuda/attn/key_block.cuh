@@ -97,26 +97,29 @@ __device__ __forceinline__ Bias no_bias(Bias none) {
 }
 
 /// From accumulators to codes of P. of_keys, of_block: constants of the block's kKeys places, and its own.
-/// whole: the warp's rows see all keys of the block, and no bias is added.
-template <Masses kMasses, int kKeys, Blind kBlind = Blind::is_left_out, class S, int kTiles>
+/// whole: the warp's rows see all keys of the block, and no bias is added. Seen, Bias: Visibility and
+/// HeadBias, or SeesAll and NoBias.
+template <Masses kMasses, int kKeys, Blind kBlind = Blind::is_left_out, class S, int kTiles, class Seen,
+          class Bias>
 __device__ __forceinline__ void weigh_block(typename S::Acc (&acc)[kTiles][4], PWords<S, kTiles>& p,
                                             LaneRow<S> (&rows)[kRowsALane], const S& scheme, const Call& call,
                                             const std::uint32_t* of_keys, const typename S::Block& of_block,
-                                            const KeyBlock& block, const Visibility& visibility,
-                                            const HeadBias& bias, bool whole) {
+                                            const KeyBlock& block, const Seen& visibility, const Bias& bias,
+                                            bool whole) {
   using Softmax = BlockSoftmax<S, kTiles, kKeys, kMasses, kBlind>;
   typename S::View view[kRowsALane];
   typename S::Score score[kTiles][4];
   Hidden hidden;
-  constexpr bool kTakesBias = !std::is_empty_v<typename S::Bias>;
-  const bool has_bias = kTakesBias && bias.any();
+  constexpr bool kTakesBias = !std::is_empty_v<typename S::Bias> && !std::is_same_v<Bias, NoBias>;
+  bool has_bias = false;
+  if constexpr (kTakesBias) has_bias = bias.any();
   if (whole) [[likely]] {
     rows[0].sees = rows[1].sees = true;
   } else if (!has_bias) {
     if (visibility.of_all()) {
       rows[0].sees = rows[1].sees = true;
       hidden = hidden_by_end<kTiles>(block.keys);
-    } else {
+    } else if constexpr (!std::is_same_v<Seen, SeesAll>) {
       hidden = hidden_by_range<S, kTiles>(visibility, block.begin, block.keys, rows);
       if constexpr (kBlind == Blind::adds_nothing) rows[0].sees = rows[1].sees = true;
     }

@@ -63,6 +63,13 @@ struct Visibility {
   }
 };
 
+/// What calls are known to have in which neither mask nor window hides a key.
+struct SeesAll {
+  static constexpr bool of_all() { return true; }
+};
+/// The bias of calls that have none.
+struct NoBias {};
+
 /// Bias or mask of one (batch entry, head).
 class HeadBias {
  public:

@@ -323,7 +323,7 @@ class Attention : protected Loads<S, kTile> {
           }
         }
         weigh_block<Masses::of_quad, kTile.keys>(
-            acc, p, rows, scheme_, call_, shared_.tiles.keys[block.number & 1],
+            acc, p, rows, scheme_, call_, shared_.tiles.keys[Base::buffer_number(block)],
             block_constants<S>(call_, block), block, Visibility{call_, known.queries, known.keys},
             HeadBias(call_, known.batch, static_cast<std::int32_t>(blockIdx.y)), whole);
         if constexpr (kParksRows) states().set(thread_, {rows[0].state, rows[1].state});
@@ -396,7 +396,7 @@ class Attention : protected Loads<S, kTile> {
         outputs.fold(first, pv);
       else if (tile::opaque(call_.packed.channels != nullptr)) [[unlikely]]
         outputs.fold(scheme_, first, pv, rows, [&](int tile, int c) {
-          return shared_.tiles.channels[block.number & 1][channel_of_lane(tile, c)];
+          return shared_.tiles.channels[Base::buffer_number(block)][channel_of_lane(tile, c)];
         });
       else
         outputs.fold(scheme_, first, pv, rows, [&](int, int) { return unit; });

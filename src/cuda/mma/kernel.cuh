@@ -1,9 +1,11 @@
-// The mma.sync family's kernels: of rows with any key blocks, and of those with one or two.
+// The mma.sync family's kernels: of rows with any key blocks, with few that stay, and with one or two of
+// their own.
 #pragma once
 #include <cstddef>
 #include <type_traits>
 
 #include "cuda/mma/attend.cuh"
+#include "cuda/mma/attend_in_turn.cuh"
 #include "cuda/mma/attend_lone.cuh"
 
 namespace octet::cuda::mma {
@@ -19,6 +21,7 @@ template <class S, Tile kTile>
 constexpr int blocks_a_processor() {
   constexpr bool kLight = std::is_empty_v<typename S::Key> && Element<S::kV>::kBytes == 1;
   if (kTile.head_dim > 128) return 1;
+  if (kTile.kept_blocks > 0) return 3;
   if (kTile.lone_blocks > kTile.key_parts) return 3;
   if (kTile.lone_blocks > 0) return kTile.head_dim <= 32 ? 5 : 4;
   constexpr bool kE4m3 = S::kQk == Operand::e4m3 || S::kV == Operand::e4m3;
@@ -39,8 +42,13 @@ __global__ void __launch_bounds__(kMostWarps * 32, blocks_a_processor<S, kTileTa
   extern __shared__ __align__(512) std::byte memory[];
   if (call.is_placed_by_memory) ptx::wait_for_earlier_kernels();
   constexpr Tile kTile = kTileTable[kIndex];
-  using Kernel = std::conditional_t<(kTile.lone_blocks > 0), LoneAttention<S, kTile>, Attention<S, kTile>>;
-  Kernel(call, *reinterpret_cast<SharedPlan<S, kTile>*>(memory)).run();
+  auto& shared = *reinterpret_cast<SharedPlan<S, kTile>*>(memory);
+  if constexpr (kTile.lone_blocks > 0)
+    LoneAttention<S, kTile>(call, shared).run();
+  else if constexpr (kTile.kept_blocks > 0)
+    RowsInTurn<S, kTile>(call, shared).run();
+  else
+    Attention<S, kTile>(call, shared).run();
 }
 
 }  // namespace octet::cuda::mma

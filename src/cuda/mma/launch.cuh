@@ -13,7 +13,7 @@
 namespace octet::cuda::mma {
 
 /// What tiles a scheme has kernels for: none, those that compute all places, or also those that leave some
-/// out.
+/// out or keep keys.
 enum class Tiles : std::int32_t { none, whole, narrow_too };
 
 template <class S, Tiles kTiles>
@@ -70,7 +70,9 @@ class Launches {
     constexpr Tile kTile = kTileTable[kIndex];
     if (kTile.lone_blocks > 0 ? !attn::LongRows<S> : kTile.key_parts > 1 && !attn::MergesParts<S>)
       return false;
-    return kTiles != Tiles::none && (kTile.computed == kTile.keys || kTiles == Tiles::narrow_too);
+    if (kTile.kept_blocks > 0 && attn::LongRows<S>) return false;
+    const bool has_all = kTile.computed == kTile.keys && kTile.kept_blocks == 0;
+    return kTiles != Tiles::none && (has_all || kTiles == Tiles::narrow_too);
   }
 };
 

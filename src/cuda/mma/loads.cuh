@@ -26,7 +26,7 @@ class Loads {
  public:
   using Shared = SharedPlan<S, kTile>;
   using Tiles = SharedTiles<S, kTile>;
-  static constexpr bool kTwoBuffers = Tiles::kStages == 2;
+  static constexpr bool kTwoBuffers = Tiles::kStages > 1;
   static constexpr int kParts = kTile.key_parts;
   static constexpr bool kParksKnown = Shared::kKeepsKnown == Keeps::in_shared_memory,
                         kParksPlaces = Shared::kKeepsPlaces == Keeps::in_shared_memory;
@@ -57,6 +57,10 @@ class Loads {
                                       reinterpret_cast<const std::byte*>(&shared_));
   }
 
+  /// Key blocks that stay have a buffer each.
+  static __device__ __forceinline__ int buffer_number(const KeyBlock& block) {
+    return kTile.kept_blocks > 0 ? block.number : block.number & 1;
+  }
   /// Where K and V of a key block lie, in shared memory.
   __device__ __forceinline__ std::uint32_t address_of_k(const KeyBlock& block) const {
     return buffer(address(shared_.tiles.k[0]), sizeof(shared_.tiles.k[0]), block);
@@ -69,7 +73,7 @@ class Loads {
   static __device__ __forceinline__ std::uint32_t buffer(std::uint32_t first, std::uint32_t bytes,
                                                          const KeyBlock& block) {
     if constexpr (kTwoBuffers)
-      return first + static_cast<std::uint32_t>(block.number & 1) * bytes;
+      return first + static_cast<std::uint32_t>(buffer_number(block)) * bytes;
     else
       return tile::kept(first);
   }
@@ -85,10 +89,11 @@ class Loads {
     return Place<Tiles::kVRow>(kSameRows ? reads_.get(thread_).k : reads_.get(thread_).v);
   }
 
-  /// The one of two arrays that a key block has.
+  /// The one of the arrays that a key block has.
   template <class Array>
-  __device__ __forceinline__ std::uint32_t buffer_of(const Array (&arrays)[2], const KeyBlock& block) const {
-    return address(arrays) + static_cast<std::uint32_t>(block.number & 1) * sizeof(Array);
+  __device__ __forceinline__ std::uint32_t buffer_of(const Array (&arrays)[Tiles::kConstants],
+                                                     const KeyBlock& block) const {
+    return address(arrays) + static_cast<std::uint32_t>(buffer_number(block)) * sizeof(Array);
   }
 
   using CopyK = RowCopy<Tiles::kQkRow, kTile.computed, kMostWarps / kParts>;
@@ -137,9 +142,9 @@ class Loads {
   }
 
   /// Rows of Q on their way into shared memory, each warp its own, padded by zeros; rows beyond the sequence
-  /// are zeros.
+  /// are zeros. buffer: from the first byte of Q's tile to where the block of threads' rows lie.
   __device__ __forceinline__ void load_q(const Queries& q, const QueryRows& rows, std::int32_t begin,
-                                         std::int32_t count) {
+                                         std::int32_t count, std::uint32_t buffer = 0) {
     constexpr int kElements = 16 / Element<S::kQk>::kBytes, kChunks = QueryRows::kChunks;
     const DeviceOperand& x = q.operand();
     const int lane = static_cast<int>(threadIdx.x % 32);
@@ -148,7 +153,7 @@ class Loads {
       for (int turn = 0; turn < QueryRows::kTurns; ++turn) {
 #pragma unroll
         for (int c = 0; c < kChunks; c += QueryRows::kTogether)
-          ptx::copy_async_or_zeros(rows.to[turn] ^ (c * 16), rows.from[turn] + c * 16,
+          ptx::copy_async_or_zeros((rows.to[turn] + buffer) ^ (c * 16), rows.from[turn] + c * 16,
                                    c * kElements < rows.dim[turn] ? 16 : 0);
       }
       return;
@@ -161,7 +166,7 @@ class Loads {
 #pragma unroll 1
       for (int c = 0; c < kElements && first + c < x.dim && number < count; ++c)
         element.of[c] = q.template element<S::kQk>(number, first + c);
-      *reinterpret_cast<uint4*>(shared_.tiles.q + tile::chunk_offset<Tiles::kQkRow>(row, chunk)) =
+      *reinterpret_cast<uint4*>(shared_.tiles.q + buffer + tile::chunk_offset<Tiles::kQkRow>(row, chunk)) =
           __builtin_bit_cast(uint4, element);
     }
   }

@@ -29,13 +29,22 @@ struct SharedTiles {
   /// Two buffers, unless a block of threads would then have a processor of 99 KiB (sm_86) to itself or not
   /// fit at all; sums of long rows lie beside them, as much again.
   static constexpr int kMostBytes = (LongRows<S> ? 36 : 72) * 1024;
-  static constexpr int kStages = 2 * kBlockBytes <= kMostBytes ? 2 : 1;
+  static constexpr int kBuffers = 2 * kBlockBytes <= kMostBytes ? 2 : 1;
+  static constexpr bool kKeepsKeys = kTile.kept_blocks > 0;
+  static constexpr int kKept = kept_blocks(kTile, Element<S::kV>::kBytes);
+  static constexpr int kStages = kKeepsKeys ? kKept : kBuffers, kConstants = kKeepsKeys ? kKept : 2;
+  static constexpr int kRowsOfK = kKeepsKeys ? kTile.computed : kTile.keys;
   using Keys = KeyArrays<typename S::Key, kTile.keys>;
-  alignas(512) std::byte k[kStages][kTile.keys * kQkRow];
+  alignas(512) std::byte k[kStages][kRowsOfK * kQkRow];
   alignas(512) std::byte v[kStages][kTile.head_dim * kVRow];
-  alignas(16) std::uint32_t keys[2][std::max(Keys::kBytes / 4, 4)];
-  alignas(16) typename S::Channel channels[2][kTile.head_dim];  ///< of key blocks
-  alignas(512) std::byte q[kMostWarps * kRowsAWarp * kQkRow];
+  alignas(16) std::uint32_t keys[kConstants][std::max(Keys::kBytes / 4, 4)];
+  alignas(16) typename S::Channel channels[kConstants][kTile.head_dim];  ///< of key blocks
+  /// Of a warp: its rows of Q. Where keys stay, those of the next tile come while one is computed, and rows
+  /// leave from the place of their own and what lies between the two.
+  static constexpr int kRowsOfQ = kRowsAWarp * kQkRow,
+                       kRowsOut = kRowsAWarp * sizeof(StagedRow<kTile.head_dim>);
+  static constexpr int kOfWarp = kKeepsKeys ? kRowsOfQ + kRowsOut : kRowsOfQ;
+  alignas(512) std::byte q[kMostWarps * kOfWarp];
 };
 
 /// What warps keep of their outputs, and what they leave for each other.
@@ -58,7 +67,8 @@ constexpr Keeps keeps_places(const Tile& tile) {
   constexpr bool kHasKeys = !std::is_empty_v<typename S::Key>, kBytes = Element<S::kV>::kBytes == 1;
   constexpr bool kE4m3 = S::kQk == Operand::e4m3 && S::kV == Operand::e4m3;
   const bool parks = tile.keys > 64 && (tile.head_dim <= 64 || kE4m3) && tile.lone_blocks == 0 &&
-                     Element<S::kQk>::kBytes == 1 && (kHasKeys || (kBytes && tile.key_parts == 1));
+                     tile.kept_blocks == 0 && Element<S::kQk>::kBytes == 1 &&
+                     (kHasKeys || (kBytes && tile.key_parts == 1));
   return parks ? Keeps::in_shared_memory : Keeps::in_registers;
 }
 /// Where what warps know is: parked by the same, by those without constants of keys that run three or four
@@ -67,7 +77,8 @@ constexpr Keeps keeps_places(const Tile& tile) {
 template <class S>
 constexpr Keeps keeps_known(const Tile& tile) {
   constexpr bool kBytes = Element<S::kV>::kBytes == 1;
-  const bool dense = std::is_empty_v<typename S::Key> && tile.lone_blocks == 0 && tile.key_parts == 1;
+  const bool dense = std::is_empty_v<typename S::Key> && tile.lone_blocks == 0 && tile.kept_blocks == 0 &&
+                     tile.key_parts == 1;
   const bool many =
       kBytes ? tile.head_dim == 64 || tile.head_dim == 128 : tile.head_dim == 64 && tile.keys > 64;
   const bool halves = tile.key_parts > 1 && Element<S::kQk>::kBytes == 2;
@@ -111,9 +122,8 @@ struct SharedPlan {
   };
 
   static OCTET_HD std::uint32_t bytes_before_sums(std::uint32_t warps) {
-    const std::uint32_t fewer = (kMostWarps - warps) * kRowsAWarp;
-    const std::uint32_t operands = sizeof(tiles) - fewer * SharedTiles<S, kTile>::kQkRow;
-    const std::uint32_t rows = sizeof(outputs) - fewer * sizeof(outputs[0]);
+    const std::uint32_t operands = sizeof(tiles) - (kMostWarps - warps) * SharedTiles<S, kTile>::kOfWarp;
+    const std::uint32_t rows = warps * kRowsAWarp * sizeof(outputs[0]);
     return offsetof(SharedPlan, tiles) + (operands > rows ? operands : rows);
   }
   using Parts = typename PartsOfTile<S, kTile>::Parts;
@@ -134,8 +144,7 @@ struct SharedPlan {
   static_assert(std::is_empty_v<Sums> || std::is_empty_v<Parts>, "one of them stands behind the tiles");
   template <class T>
   __device__ __forceinline__ T& of_warp(std::uint32_t warps, std::uint32_t warp) {
-    static_assert(sizeof(tiles) % alignof(T) == 0 &&
-                      kRowsAWarp * SharedTiles<S, kTile>::kQkRow % alignof(T) == 0 &&
+    static_assert(sizeof(tiles) % alignof(T) == 0 && SharedTiles<S, kTile>::kOfWarp % alignof(T) == 0 &&
                       sizeof(outputs[0]) % alignof(T) == 0,
                   "what stands before leaves it aligned");
     return reinterpret_cast<T*>(reinterpret_cast<std::byte*>(this) + bytes_before_sums(warps))[warp];

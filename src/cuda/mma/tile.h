@@ -7,9 +7,11 @@ namespace octet::cuda::mma {
 /// head_dim: the channels of Q, K and V, each padded to it. keys: places of a packed key block. key_parts: of
 /// the key blocks of a row, each computed by a warp of its own (attn/key_parts.cuh). computed: so many of the
 /// places, the first, have scores and weights; a scheme's key block is at most that wide. lone_blocks: the
-/// key blocks that a row has, and sees all keys of (attn/lone_block.cuh); 0: any.
+/// key blocks that a row has, and sees all keys of (attn/lone_block.cuh); 0: any. kept_blocks: those that a
+/// row has at most, and sees all keys of, where they stay in shared memory from one tile of rows to the next
+/// (mma/attend_in_turn.cuh); 0: they do not.
 struct Tile {
-  std::int32_t head_dim, keys, key_parts = 1, computed = keys, lone_blocks = 0;
+  std::int32_t head_dim, keys, key_parts = 1, computed = keys, lone_blocks = 0, kept_blocks = 0;
 };
 
 /// Rows that a warp computes: those of one fragment.
@@ -28,29 +30,31 @@ inline constexpr Tile kTileTable[] = {{32, 64},
                                       {128, 128},
                                       {256, 128},
                                       {64, 128, 2},
-                                      {64, 128, 1, 112},
+                                      {64, 128, 1, 112, 0, 3},
                                       {64, 128, 2, 112},
                                       {32, 64, 1, 64, 1},
                                       {32, 64, 1, 56, 1},
                                       {64, 128, 1, 112, 2},
                                       {64, 128, 2, 128, 2},
-                                      {64, 128, 2, 112, 2}};
+                                      {64, 128, 2, 112, 2},
+                                      {64, 128, 1, 128, 0, 2}};
 inline constexpr int kPackedTiles = 5, kTileCount = sizeof(kTileTable) / sizeof(kTileTable[0]);
 inline constexpr std::int32_t kMostKeys = 128;
 inline constexpr std::int32_t kMostDim = 256;
 
 /// Whether kernels of the tile may have keys cut in ranges (cuda/ranges.h), whose long rows need no others.
 constexpr bool may_have_ranges(const Tile& tile) {
-  return tile.keys == kMostKeys && tile.computed == tile.keys && tile.lone_blocks == 0;
+  return tile.keys == kMostKeys && tile.computed == tile.keys && tile.lone_blocks == 0 &&
+         tile.kept_blocks == 0;
 }
 
 /// The tile of the same places with so many parts that computes so many of them; -1: there is none.
-constexpr int tile_like(int tile, std::int32_t key_parts, std::int32_t computed,
-                        std::int32_t lone_blocks = 0) {
+constexpr int tile_like(int tile, std::int32_t key_parts, std::int32_t computed, std::int32_t lone_blocks = 0,
+                        std::int32_t kept_blocks = 0) {
   for (int i = 0; i < kTileCount; ++i)
     if (kTileTable[i].head_dim == kTileTable[tile].head_dim && kTileTable[i].keys == kTileTable[tile].keys &&
         kTileTable[i].key_parts == key_parts && kTileTable[i].computed == computed &&
-        kTileTable[i].lone_blocks == lone_blocks)
+        kTileTable[i].lone_blocks == lone_blocks && kTileTable[i].kept_blocks == kept_blocks)
       return i;
   return -1;
 }
@@ -75,6 +79,22 @@ constexpr int lone_tile(int tile, std::int32_t lone_blocks, std::int32_t key_par
   for (int i = 0; i < kTileCount; ++i)
     if (keys <= kTileTable[i].computed &&
         tile_like(tile, key_parts, kTileTable[i].computed, lone_blocks) == i &&
+        (narrowest < 0 || kTileTable[i].computed < kTileTable[narrowest].computed))
+      narrowest = i;
+  return narrowest;
+}
+
+/// Key blocks that a tile keeps of values of so many bytes. Three blocks of threads share a processor so,
+/// which is all that registers hold.
+constexpr std::int32_t kept_blocks(const Tile& tile, std::int32_t value_bytes) {
+  return value_bytes == 1 || tile.kept_blocks < 2 ? tile.kept_blocks : 2;
+}
+/// The narrowest tile of the same places that keeps so many key blocks of so many keys; -1: there is none.
+constexpr int keeping_tile(int tile, std::int64_t blocks, std::int64_t keys, std::int32_t value_bytes) {
+  int narrowest = -1;
+  for (int i = 0; i < kTileCount; ++i)
+    if (keys <= kTileTable[i].computed && blocks <= kept_blocks(kTileTable[i], value_bytes) &&
+        tile_like(tile, 1, kTileTable[i].computed, 0, kTileTable[i].kept_blocks) == i &&
         (narrowest < 0 || kTileTable[i].computed < kTileTable[narrowest].computed))
       narrowest = i;
   return narrowest;

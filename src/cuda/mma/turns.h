@@ -1,0 +1,34 @@
+// How many tiles of rows a block of threads takes one after the other against keys that stay.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+namespace octet::cuda::mma {
+
+/// A call's tiles of rows, of `heads` of all batch entries `tiles` each, and the blocks of threads that a
+/// processor holds at once.
+struct Turns {
+  std::int64_t heads = 0, tiles = 0, at_once = 1, processors = 1;
+};
+
+/// Of one, two, four ... and all tiles of a head the fastest. The more a block of threads has, the less often
+/// one begins; but the fewer blocks there are, the more some processors have than others. Not so many that a
+/// fifth of the blocks that fit are not there. kBegin: what a block begins with, in tiles of rows (197 keys
+/// of 64 channels; docs/cuda-measurements.md).
+inline std::int64_t row_tiles_of_block(const Turns& of) {
+  constexpr double kBegin = 0.6;
+  const auto divided_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  std::int64_t best = 1;
+  double least = 0;
+  for (std::int64_t some = 1;; some = std::min(2 * some, of.tiles)) {
+    const std::int64_t blocks = of.heads * divided_up(of.tiles, some);
+    if (some > 1 && 5 * blocks < 4 * of.at_once * of.processors) break;
+    const double time =
+        static_cast<double>(divided_up(blocks, of.processors)) * (static_cast<double>(some) + kBegin);
+    if (some == 1 || time < least) least = time, best = some;
+    if (some >= of.tiles) break;
+  }
+  return best;
+}
+
+}  // namespace octet::cuda::mma
