@@ -382,8 +382,10 @@ class Attention : protected Loads<S, kTile> {
   }
 
   /// P V of the block into the outputs, so many channels at a time as leave registers for the rest.
+  /// kKeyTiles: of its keys.
+  template <int kKeyTiles>
   __device__ __forceinline__ void fold_values(const Rows& rows, Outputs<S, kTile.head_dim / 8>& outputs,
-                                              const PWords<S, kTiles>& p, const KeyBlock& block) {
+                                              const PWords<S, kKeyTiles>& p, const KeyBlock& block) {
     constexpr bool kFew = kTile.head_dim > 128 || (ptx::kUnpacksE4m3 && S::kV == Operand::e4m3);
     constexpr int kSome = kFew ? 4 : std::min(kTile.head_dim / 8, 8);
     outputs.open(scheme_, rows);

@@ -18,7 +18,9 @@ class RowsInTurn : Attention<S, kTile> {
   using typename Base::Rows;
   using typename Base::Shared;
   using typename Base::Tiles;
-  static constexpr int kTiles = Base::kTiles;
+  /// Tiles of keys of a block, and of one that has few: the second of 197 keys, 85 behind 112 and 69 behind
+  /// 128, and the 77 of a text.
+  static constexpr int kTiles = Base::kTiles, kFewTiles = kTile.computed < kTile.keys ? 11 : 10;
   static constexpr int kKept = Tiles::kStages;
   static_assert((kKept == 2 || kKept == 3) && kTile.key_parts == 1 && !LongRows<S>,
                 "copies of two or three key blocks are waited for");
@@ -77,7 +79,12 @@ class RowsInTurn : Attention<S, kTile> {
             ptx::wait_copies<1>();
           __syncthreads();
         }
-        if (has_rows(turn)) attend_block(rows, outputs, block_at(i), turn);
+        if (!has_rows(turn)) continue;
+        const KeyBlock block = block_at(i);
+        if (block.keys > kFewTiles * 8)
+          attend_block<kTiles>(rows, outputs, block, turn);
+        else
+          attend_block<kFewTiles>(rows, outputs, block, turn);
       }
       if (turn == 0 && call_.next_starts == NextStarts::late) ptx::let_the_next_kernel_start();
       if (has_rows(turn)) end(rows, outputs, turn);
@@ -138,17 +145,18 @@ class RowsInTurn : Attention<S, kTile> {
     Base::load_q(q, Base::query_rows_of(q, begin, count), begin, count, query_buffer(turn));
   }
 
+  template <int kKeyTiles>
   __device__ __forceinline__ void attend_block(Rows& rows, Outputs<S, kTile.head_dim / 8>& outputs,
                                                const KeyBlock& block, std::int32_t turn) {
     const ReadPlaces places = Base::reads_.get(thread_);
-    typename S::Acc acc[kTiles][4];
-    PWords<S, kTiles> p;
+    typename S::Acc acc[kKeyTiles][4];
+    PWords<S, kKeyTiles> p;
     multiply_qk<S::kQk, Tiles::kQkRow>(acc, mma::Place<Tiles::kQkRow>(places.q + query_buffer(turn)),
                                        Base::address_of_k(block), mma::Place<Tiles::kQkRow>(places.k),
                                        start_of_sums<S>());
     weigh_block<Masses::of_quad, kTile.keys>(acc, p, rows, scheme_, call_, shared_.tiles.keys[block.number],
                                              block_constants<S>(call_, block), block, SeesAll{}, NoBias{},
-                                             tile::opaque(block.keys == kTile.computed));
+                                             tile::opaque(block.keys == kKeyTiles * 8));
     Base::fold_values(rows, outputs, p, block);
   }
 
