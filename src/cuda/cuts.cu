@@ -232,11 +232,13 @@ Cut range_cut(const AttentionDesc& d) {
 
 }  // namespace
 
-/// The smallest tile that holds the problem, where the scheme has one with places left out. Warps of a block
-/// of threads share what they copy of K and V: as many as there may be, but two where a processor then has up
-/// to three blocks of those, for the work is then shared out more evenly (8 x 6 x 197 x 64 on an H200: 7.1
-/// instead of 7.6 us), unless more warps leave half of the processors to the next call (4 x 12 x 49 x 32: 3.2
-/// instead of 3.9 us); fewer where more do not fit the shared memory, or would have no rows on a full card
+/// The smallest tile that holds the problem, or one of its places that keeps the keys of several tiles of
+/// rows (1024 x 6 x 197 x 64, int8: 362 instead of 479 us), or of one, which asks for no mask and no bias.
+/// Warps of a block of threads share what they copy of K and V: as many as there may be, but two where a
+/// processor then has up to three blocks of those, for the work is then shared out more evenly (8 x 6 x 197 x
+/// 64 on an H200: 7.1 instead of 7.6 us), unless more warps leave half of the processors to the next call (4
+/// x 12 x 49 x 32: 3.2 instead of 3.9 us); fewer where more do not fit the shared memory, or would have no
+/// rows on a full card
 /// (`integer` of 32 x 32 over 8 x 1 of 4096 x 128: 354 us by one, 567 by four). Where a row has several key
 /// blocks and the card has room, their keys are cut in parts, each with two warps, or with one where the
 /// blocks of two would be one on some processors and two on others (8 x 3 x 197 x 64: 5.6 instead of 5.8 us).
@@ -262,8 +264,7 @@ Cut usual_cut(const AttentionDesc& d) {
   Cut parts{parts_tile(d), kFew};
   if (parts.tile < 0 || key_blocks_of(d) < 2 || !runs_at_once(d, parts)) {
     const Cut keeping = keeping_cut(d, cut.warps);
-    const bool is_narrower = keeping.tile >= 0 && mma::kTileTable[keeping.tile].computed < mma::kMostKeys;
-    return is_narrower ? keeping : cut;
+    return keeping.tile >= 0 && cut.warps > 1 ? keeping : cut;
   }
   const Cut single{parts.tile, 1};
   const bool is_uneven = blocks_of(d, kFew) > all && blocks_of(d, kFew) < 2 * all;

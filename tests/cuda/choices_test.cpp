@@ -49,6 +49,8 @@ TEST(RowTiles, TilesThatKeepKeysAreForAsManyBlocksAsTheyHold) {
   const int tile = tile_for(64, 128);
   EXPECT_EQ(kTileTable[keeping_tile(tile, 3, 112, 1)].computed, 112);
   EXPECT_EQ(kTileTable[keeping_tile(tile, 2, 128, 1)].computed, 128);
+  EXPECT_EQ(kTileTable[keeping_tile(tile, 1, 88, 1)].computed, 112);
+  EXPECT_EQ(kTileTable[keeping_tile(tile, 1, 77, 1)].computed, 128) << "which computes 80 of them";
   EXPECT_EQ(keeping_tile(tile, 3, 128, 1), -1);
   EXPECT_EQ(keeping_tile(tile, 3, 112, 2), -1) << "of 16-bit values";
   EXPECT_EQ(keeping_tile(tile, 4, 112, 1), -1);

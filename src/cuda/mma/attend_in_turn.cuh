@@ -18,9 +18,7 @@ class RowsInTurn : Attention<S, kTile> {
   using typename Base::Rows;
   using typename Base::Shared;
   using typename Base::Tiles;
-  /// Tiles of keys of a block, and of one that has few: the second of 197 keys, 85 behind 112 and 69 behind
-  /// 128, and the 77 of a text.
-  static constexpr int kTiles = Base::kTiles, kFewTiles = kTile.computed < kTile.keys ? 11 : 10;
+  static constexpr int kTiles = Base::kTiles, kFewTiles = few_eights(kTile);  ///< of keys
   static constexpr int kKept = Tiles::kStages;
   static_assert((kKept == 2 || kKept == 3) && kTile.key_parts == 1 && !LongRows<S>,
                 "copies of two or three key blocks are waited for");
@@ -81,7 +79,8 @@ class RowsInTurn : Attention<S, kTile> {
         }
         if (!has_rows(turn)) continue;
         const KeyBlock block = block_at(i);
-        if (block.keys > kFewTiles * 8)
+        // A third block goes as those before it: code of its own took longer (docs/cuda-measurements.md).
+        if (block.keys > kFewTiles * 8 || i > 1)
           attend_block<kTiles>(rows, outputs, block, turn);
         else
           attend_block<kFewTiles>(rows, outputs, block, turn);
