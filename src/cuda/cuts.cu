@@ -182,7 +182,7 @@ Cut keeping_cut(const AttentionDesc& d, std::int32_t warps) {
   if (tile < 0 || !may_keep_keys(d, mma::kTileTable[tile]) || !fits(d, cut)) return {-1};
   const std::int64_t fit = runtime::blocks_of(kernels_for(d, cut).shared_bytes(tile, warps));
   cut.row_tiles = static_cast<std::int32_t>(mma::row_tiles_of_block(
-      {d.batch * d.heads_q, groups_of_sequence(d.tokens_q, warps * mma::kRowsAWarp),
+      {d.batch * d.heads_q, groups_of_sequence(d.tokens_q, warps * mma::kRowsAWarp), key_blocks_of(d),
        std::min(fit, kOfRegisters), std::max<std::int64_t>(runtime::processors(), 1)}));
   return cut;
 }
@@ -238,11 +238,10 @@ Cut range_cut(const AttentionDesc& d) {
 /// processor then has up to three blocks of those, for the work is then shared out more evenly (8 x 6 x 197 x
 /// 64 on an H200: 7.1 instead of 7.6 us), unless more warps leave half of the processors to the next call (4
 /// x 12 x 49 x 32: 3.2 instead of 3.9 us); fewer where more do not fit the shared memory, or would have no
-/// rows on a full card
-/// (`integer` of 32 x 32 over 8 x 1 of 4096 x 128: 354 us by one, 567 by four). Where a row has several key
-/// blocks and the card has room, their keys are cut in parts, each with two warps, or with one where the
-/// blocks of two would be one on some processors and two on others (8 x 3 x 197 x 64: 5.6 instead of 5.8 us).
-/// bench/cuda_tiles.cpp measures the others (docs/cuda-measurements.md).
+/// rows on a full card (`integer` of 32 x 32 over 8 x 1 of 4096 x 128: 354 us by one, 567 by four). Where a
+/// row has several key blocks and the card has room, their keys are cut in parts, each with two warps, or
+/// with one where the blocks of two would be one on some processors and two on others (8 x 3 x 197 x 64: 5.6
+/// instead of 5.8 us). bench/cuda_tiles.cpp measures the others (docs/cuda-measurements.md).
 Cut usual_cut(const AttentionDesc& d) {
   if (const Cut ranges = hopper_range_cut(d); ranges.ranges > 0) return ranges;
   if (const Cut ranges = range_cut(d); ranges.ranges > 0 && fits(d, ranges)) return ranges;

@@ -27,22 +27,25 @@ AttentionDesc few_rows(std::int64_t tokens_q, std::int64_t tokens_k) {
 }
 
 /// On 132 processors, three blocks of threads each.
-std::int64_t row_tiles(std::int64_t heads, std::int64_t tiles) {
-  return cuda::mma::row_tiles_of_block({heads, tiles, 3, 132});
+std::int64_t row_tiles(std::int64_t heads, std::int64_t tiles, std::int64_t key_blocks = 2) {
+  return cuda::mma::row_tiles_of_block({heads, tiles, key_blocks, 3, 132});
 }
 
 TEST(RowTiles, OfAFullCardABlockOfThreadsHasAllOfAHead) {
   EXPECT_EQ(row_tiles(6144, 4), 4) << "197 rows of 1024 x 6 heads";
   EXPECT_EQ(row_tiles(384, 4), 4) << "blocks of threads for nearly all places";
-  EXPECT_EQ(row_tiles(1024, 5), 5) << "a number that is no power of two";
+  EXPECT_EQ(row_tiles(1024, 5, 3), 5) << "a number that is no power of two";
 }
 TEST(RowTiles, WhereBlocksOfThreadsWouldBeFewTheyHaveLess) {
   EXPECT_EQ(row_tiles(96, 4), 1) << "two tiles a block would leave half of the places empty";
   EXPECT_EQ(row_tiles(3, 4), 1);
-  EXPECT_EQ(row_tiles(20, 64), 2)
-      << "4096 rows: four tiles make three blocks on some processors, two on others";
   EXPECT_EQ(row_tiles(20, 256), 8) << "16384 rows";
   EXPECT_EQ(row_tiles(1, 1), 1);
+}
+TEST(RowTiles, BeginningCountsMoreWhereATileOfRowsIsShort) {
+  constexpr std::int64_t kHeads = 20, kTiles = 64;  // of 4096 rows: two or three blocks a processor
+  EXPECT_EQ(row_tiles(kHeads, kTiles, 1), 4);
+  EXPECT_EQ(row_tiles(kHeads, kTiles, 2), 2);
 }
 TEST(RowTiles, TilesThatKeepKeysAreForAsManyBlocksAsTheyHold) {
   using cuda::mma::keeping_tile, cuda::mma::kTileTable, cuda::mma::tile_for;

@@ -5,18 +5,19 @@
 
 namespace octet::cuda::mma {
 
-/// A call's tiles of rows, of `heads` of all batch entries `tiles` each, and the blocks of threads that a
-/// processor holds at once.
+/// A call's tiles of rows, of `heads` of all batch entries `tiles` each, against so many key blocks, and the
+/// blocks of threads that a processor holds at once.
 struct Turns {
-  std::int64_t heads = 0, tiles = 0, at_once = 1, processors = 1;
+  std::int64_t heads = 0, tiles = 0, key_blocks = 1, at_once = 1, processors = 1;
 };
 
 /// Of one, two, four ... and all tiles of a head the fastest. The more a block of threads has, the less often
 /// one begins; but the fewer blocks there are, the more some processors have than others. Not so many that a
-/// fifth of the blocks that fit are not there. kBegin: what a block begins with, in tiles of rows (197 keys
-/// of 64 channels; docs/cuda-measurements.md).
+/// fifth of the blocks that fit are not there. kBegin: what a block begins with, in tiles of rows against one
+/// key block (64 channels; docs/cuda-measurements.md).
 inline std::int64_t row_tiles_of_block(const Turns& of) {
-  constexpr double kBegin = 0.6;
+  constexpr double kBegin = 1.2;
+  const double begin = kBegin / static_cast<double>(of.key_blocks);
   const auto divided_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
   std::int64_t best = 1;
   double least = 0;
@@ -24,7 +25,7 @@ inline std::int64_t row_tiles_of_block(const Turns& of) {
     const std::int64_t blocks = of.heads * divided_up(of.tiles, some);
     if (some > 1 && 5 * blocks < 4 * of.at_once * of.processors) break;
     const double time =
-        static_cast<double>(divided_up(blocks, of.processors)) * (static_cast<double>(some) + kBegin);
+        static_cast<double>(divided_up(blocks, of.processors)) * (static_cast<double>(some) + begin);
     if (some == 1 || time < least) least = time, best = some;
     if (some >= of.tiles) break;
   }
