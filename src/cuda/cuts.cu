@@ -173,14 +173,18 @@ bool may_keep_keys(const AttentionDesc& d, const mma::Tile& tile) {
          has_lone_blocks(d, static_cast<std::int32_t>(blocks));
 }
 
-/// The cut by the tile of the same places that keeps keys; tile -1: there is none.
+/// The cut by the tile of the same places that keeps keys; tile -1: there is none, or a processor would have
+/// fewer blocks of threads than of one that keeps none, as where it has 100 KiB of shared memory.
 Cut keeping_cut(const AttentionDesc& d, std::int32_t warps) {
   constexpr std::int64_t kOfRegisters = 3;  // blocks of threads of a processor
-  const int tile =
-      mma::keeping_tile(tile_of(d), key_blocks_of(d), widest_block(d), kernels_for(d, Cut{}).v_bytes);
+  const mma::Kernels& kernels = kernels_for(d, Cut{});
+  const int usual = tile_of(d),
+            tile = mma::keeping_tile(usual, key_blocks_of(d), widest_block(d), kernels.v_bytes);
   Cut cut{tile, warps};
   if (tile < 0 || !may_keep_keys(d, mma::kTileTable[tile]) || !fits(d, cut)) return {-1};
-  const std::int64_t fit = runtime::blocks_of(kernels_for(d, cut).shared_bytes(tile, warps));
+  const std::int64_t fit = runtime::blocks_of(kernels.shared_bytes(tile, warps)),
+                     fit_usual = runtime::blocks_of(kernels.shared_bytes(usual, warps));
+  if (fit < std::min(fit_usual, kOfRegisters)) return {-1};
   cut.row_tiles = static_cast<std::int32_t>(mma::row_tiles_of_block(
       {d.batch * d.heads_q, groups_of_sequence(d.tokens_q, warps * mma::kRowsAWarp), key_blocks_of(d),
        std::min(fit, kOfRegisters), std::max<std::int64_t>(runtime::processors(), 1)}));
@@ -205,14 +209,6 @@ Cut lone_cut(const AttentionDesc& d, const Cut& usual) {
     cut = in_turn;
   if (cut.tile >= 0 && !fits(d, cut)) cut.tile = -1;
   return cut;
-}
-
-/// The narrowest tile of those that cut keys in parts; -1: there is none.
-int parts_tile(const AttentionDesc& d) {
-  const int widest = mma::tile_like(tile_of(d), 2, mma::kTileTable[tile_of(d)].keys);
-  if (widest < 0) return -1;
-  const int narrowest = mma::narrowest_tile(widest, widest_block(d));
-  return fits(d, {narrowest, 1}) ? narrowest : widest;
 }
 
 /// The cut in ranges of a call that takes these; ranges 0: it does not. Of wide rows of bytes all warps that
@@ -251,7 +247,8 @@ Cut usual_cut(const AttentionDesc& d) {
   constexpr std::int32_t kFew = 2;
   constexpr std::int64_t kFewBlocks = 3;
   const std::int64_t all = runtime::processors();
-  Cut cut{tile_of(d), mma::kMostWarps};
+  Cut cut{mma::narrowest_tile(tile_of(d), widest_block(d)), mma::kMostWarps};
+  if (!fits(d, {cut.tile, 1})) cut.tile = tile_of(d);
   const bool short_of_half =
       key_blocks_of(d) <= 1 && 2 * blocks_of(d, kFew) > all && 2 * blocks_of(d, cut.warps) <= all;
   if (blocks_of(d, kFew) > kFewBlocks * all)
@@ -260,7 +257,7 @@ Cut usual_cut(const AttentionDesc& d) {
     cut.warps = kFew;
   while (cut.warps > 1 && !fits(d, cut)) cut.warps /= 2;
   if (const Cut lone = lone_cut(d, cut); lone.tile >= 0) return lone;
-  Cut parts{parts_tile(d), kFew};
+  Cut parts{mma::tile_like(cut.tile, 2, mma::kTileTable[cut.tile].computed), kFew};
   if (parts.tile < 0 || key_blocks_of(d) < 2 || !runs_at_once(d, parts)) {
     const Cut keeping = keeping_cut(d, cut.warps);
     return keeping.tile >= 0 && cut.warps > 1 ? keeping : cut;

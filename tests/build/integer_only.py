@@ -43,6 +43,7 @@ EDGES_OF_QFLASH = {
     "end_rows": (EVERYTHING, "the published kernel's quotient, as in QFlashScheme::finish"),
     "Attention": (EVERYTHING, "constants of a call, as in QFlashScheme::prepare"),
     "Attention::attend_rows": (OWN_LINES, "the beginning of that quotient, at the barrier before the ends"),
+    "RowsInTurn::end": (OWN_LINES, "the beginning of that quotient, among the places that rows leave by"),
     "DeviceTensor::along": (OWN_LINES, "constants of a call too, among the addresses of operands"),
 }
 

@@ -30,14 +30,15 @@ inline constexpr Tile kTileTable[] = {{32, 64},
                                       {128, 128},
                                       {256, 128},
                                       {64, 128, 2},
-                                      {64, 128, 1, 112, 0, 3},
+                                      {64, 128, 1, 112},
                                       {64, 128, 2, 112},
                                       {32, 64, 1, 64, 1},
                                       {32, 64, 1, 56, 1},
                                       {64, 128, 1, 112, 2},
                                       {64, 128, 2, 128, 2},
                                       {64, 128, 2, 112, 2},
-                                      {64, 128, 1, 128, 0, 2}};
+                                      {64, 128, 1, 128, 0, 2},
+                                      {64, 128, 1, 112, 0, 3}};
 inline constexpr int kPackedTiles = 5, kTileCount = sizeof(kTileTable) / sizeof(kTileTable[0]);
 inline constexpr std::int32_t kMostKeys = 128;
 inline constexpr std::int32_t kMostDim = 256;
