@@ -158,23 +158,26 @@ std::int32_t usual_ranges(const AttentionDesc& d, std::int64_t all) {
 
 namespace {
 
-/// Whether each row has so many key blocks and sees all their keys, and no bias is added: what tiles of lone
-/// blocks are for.
-bool has_lone_blocks(const AttentionDesc& d, std::int32_t blocks) {
+/// Whether the sequences are as long as each other, each row sees all keys of its own, and no bias is added.
+bool sees_all_keys(const AttentionDesc& d) {
   return d.sequences == 0 && d.bias == AttentionDesc::Bias::none && d.mask == Mask::none &&
-         d.window_left < 0 && d.window_right < 0 && key_blocks_of(d) == blocks;
+         d.window_left < 0 && d.window_right < 0;
 }
 
-/// Whether all rows of a sequence see all its keys, of no more blocks than a tile keeps, and no bias is
-/// added.
+/// Whether each row has so many key blocks: what tiles of lone blocks are for.
+bool has_lone_blocks(const AttentionDesc& d, std::int32_t blocks) {
+  return sees_all_keys(d) && key_blocks_of(d) == blocks;
+}
+
+/// Whether a tile that keeps keys holds those of a sequence.
 bool may_keep_keys(const AttentionDesc& d, const mma::Tile& tile) {
   const std::int64_t blocks = key_blocks_of(d);
-  return blocks >= 1 && blocks <= mma::kept_blocks(tile, kernels_for(d, Cut{}).v_bytes) &&
-         has_lone_blocks(d, static_cast<std::int32_t>(blocks));
+  return sees_all_keys(d) && blocks >= 1 && blocks <= mma::kept_blocks(tile, kernels_for(d, Cut{}).v_bytes);
 }
 
 /// The cut by the tile of the same places that keeps keys; tile -1: there is none, or a processor would have
-/// fewer blocks of threads than of one that keeps none, as where it has 100 KiB of shared memory.
+/// fewer blocks of threads than of one that keeps none, as of four warps where it has 100 KiB of shared
+/// memory.
 Cut keeping_cut(const AttentionDesc& d, std::int32_t warps) {
   constexpr std::int64_t kOfRegisters = 3;  // blocks of threads of a processor
   const mma::Kernels& kernels = kernels_for(d, Cut{});

@@ -82,7 +82,8 @@ std::vector<cuda::Cut> seldom_cuts_of(const AttentionDesc& desc) {
     if (cut.ranges > 0) return cut.family == cuda::Family::mma && cut.warps > 1 && tile.key_parts == 1;
     if (tile.kept_blocks > 0) {
       const bool has_all_rows = cut.row_tiles * cut.warps * cuda::mma::kRowsAWarp >= desc.tokens_q;
-      return cut.row_tiles == 1 || !(has_all_rows || (cut.row_tiles == 2 && cut.warps == 4));
+      return cut.row_tiles == 1 ||
+             !(has_all_rows || (cut.row_tiles == 2 && cut.warps == cuda::mma::kMostWarps));
     }
     const bool is_plain = cut.family == cuda::Family::mma && tile.key_parts == 1 && tile.lone_blocks == 0;
     return is_plain && (cut.e4m3 == cuda::E4m3::as_it_is || cut.warps < cuda::mma::kMostWarps);

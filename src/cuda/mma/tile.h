@@ -22,8 +22,9 @@ inline constexpr std::int32_t kMostWarps = 4;
 /// The tiles there are, smallest first: the first that holds a problem is taken. head_dim 32 is for windows
 /// of Swin; wider key blocks than 128 would not leave registers for outputs. Behind them those whose keys are
 /// cut in parts, which schemes have that merge them, not of 64 places, for the build's sake, and those that
-/// leave places out, of few schemes: 197 keys are two blocks of 112 (docs/cuda-measurements.md). Last those
-/// for rows of one or two key blocks, of schemes of long rows.
+/// leave places out, of few schemes: 197 keys are two blocks of 112 (docs/cuda-measurements.md). Then those
+/// for rows of one or two key blocks, of schemes of long rows, and those that keep keys, of the few schemes
+/// that leave places out.
 inline constexpr Tile kTileTable[] = {{32, 64},
                                       {64, 64},
                                       {64, 128},
