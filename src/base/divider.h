@@ -17,8 +17,11 @@ struct Divider {
   constexpr Divider() = default;
   OCTET_HD constexpr explicit Divider(std::int64_t by) : divisor(static_cast<std::uint32_t>(by)) {
     while ((std::uint64_t{1} << shift) < divisor) ++shift;
-    // magic - 1 = floor(2^32 (2^shift - divisor) / divisor), bit by bit.
+    // magic - 1 = floor(2^32 (2^shift - divisor) / divisor), below 2^32; on a GPU bit by bit.
     std::uint64_t rest = (std::uint64_t{1} << shift) - divisor;
+#ifndef __CUDA_ARCH__
+    magic = divisor > 0 ? static_cast<std::uint32_t>((rest << 32) / divisor) + 1 : 1;
+#else
     std::uint32_t bits = 0;
     for (int i = 0; i < 32; ++i) {
       rest *= 2;
@@ -27,6 +30,7 @@ struct Divider {
       bits = bits * 2 + (bit ? 1 : 0);
     }
     magic = bits + 1;
+#endif
   }
   /// Of a power of two, without a loop.
   static OCTET_HD constexpr Divider power_of_two(std::int32_t exponent) {

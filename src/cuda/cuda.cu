@@ -312,8 +312,9 @@ Status attend_packed(const AttentionDesc& d, const AttentionArgs& args) {
 }
 
 Status attend(const AttentionDesc& d, const AttentionArgs& args) {
-  OCTET_TRY(pack(d, args));
-  return attend_packed(d, args);
+  const Cut cut = usual_cut(d);
+  OCTET_TRY(pack(d, args, cut));
+  return attend_packed(d, args, cut);
 }
 
 }  // namespace octet::cuda

@@ -611,10 +611,51 @@ int compare_shared_scales(unsigned seed) {
   return bad;
 }
 
-/// Q, K and V of one call in the fewest launches against each step of each operand in its own: heads, tokens
-/// and dims of their own, so that some share a launch, some have another kernel and some are too long for
-/// any. Others' numbers become codes at the same places just before, so that a step which began too early
-/// would take theirs.
+/// Q, K and V of one call in the fewest launches against each step of each operand in its own. Others'
+/// numbers become codes at the same places just before, so that a step which began too early would take
+/// theirs.
+bool runs_together(const Case (&c)[3]) {
+  std::vector<std::unique_ptr<Twin>> x, others;
+  std::vector<std::unique_ptr<Written>> together, apart;
+  std::vector<cuda::PlainOperand> operands, before;
+  std::int64_t bytes = 0;
+  for (const Case& of : c) {
+    x.push_back(std::make_unique<Twin>(input_view(of)));
+    fill(of, x.back()->host);
+    x.back()->buffer.upload();
+    Case other = of;
+    other.data = (of.data + 1) % 5, other.seed += 7;
+    others.push_back(std::make_unique<Twin>(input_view(other)));
+    fill(other, others.back()->host);
+    others.back()->buffer.upload();
+    const QuantizedTensor layout = quant::layout(of.shape, of.recipe, 0);
+    together.push_back(std::make_unique<Written>(layout));
+    apart.push_back(std::make_unique<Written>(layout));
+    operands.push_back(
+        {x.back()->device, {of.shape[0], of.shape[2], nullptr}, of.recipe, together.back()->out});
+    before.push_back(operands.back());
+    before.back().x = others.back()->device;
+    bytes += cuda::quantize_scratch_bytes(of.shape, of.recipe, 0);
+  }
+  Buffer scratch(bytes);
+  bool good = is_ok(cuda::quantize(before, scratch.device(), nullptr, {}), c[0]);
+  good &= is_ok(cuda::quantize(operands, scratch.device(), nullptr, {}), c[0]);
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    operands[i].out = apart[i]->out;
+    good &= is_ok(
+        cuda::quantize({&operands[i], 1}, scratch.device(), nullptr, {}, cuda::Launches::one_a_step), c[i]);
+  }
+  check(cudaDeviceSynchronize(), "three operands");
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (*together[i] == *apart[i]) continue;
+    std::printf("  operand %zu differs\n    %s\n", i, c[i].text().c_str());
+    good = false;
+  }
+  return good;
+}
+
+/// Heads, tokens and dims of their own, so that some share a launch, some have another kernel and some are
+/// too long for any.
 int compare_together(unsigned seed) {
   int bad = 0, ran = 0;
   for (const DType dtype : {DType::f16, DType::bf16})
@@ -638,47 +679,43 @@ int compare_together(unsigned seed) {
               of.recipe.smooth = Smooth::none, of.recipe.equalise = Equalise::off;
               of.recipe.block_floor_octaves = 0;
             }
-          std::vector<std::unique_ptr<Twin>> x, others;
-          std::vector<std::unique_ptr<Written>> together, apart;
-          std::vector<cuda::PlainOperand> operands, before;
-          std::int64_t bytes = 0;
-          for (const Case& of : c) {
-            x.push_back(std::make_unique<Twin>(input_view(of)));
-            fill(of, x.back()->host);
-            x.back()->buffer.upload();
-            Case other = of;
-            other.data = (of.data + 1) % 5, other.seed += 7;
-            others.push_back(std::make_unique<Twin>(input_view(other)));
-            fill(other, others.back()->host);
-            others.back()->buffer.upload();
-            const QuantizedTensor layout = quant::layout(of.shape, of.recipe, 0);
-            together.push_back(std::make_unique<Written>(layout));
-            apart.push_back(std::make_unique<Written>(layout));
-            operands.push_back(
-                {x.back()->device, {of.shape[0], of.shape[2], nullptr}, of.recipe, together.back()->out});
-            before.push_back(operands.back());
-            before.back().x = others.back()->device;
-            bytes += cuda::quantize_scratch_bytes(of.shape, of.recipe, 0);
-          }
-          Buffer scratch(bytes);
-          bool good = is_ok(cuda::quantize(before, scratch.device(), nullptr, {}), c[0]);
-          good &= is_ok(cuda::quantize(operands, scratch.device(), nullptr, {}), c[0]);
-          for (std::size_t i = 0; i < operands.size(); ++i) {
-            operands[i].out = apart[i]->out;
-            good &= is_ok(
-                cuda::quantize({&operands[i], 1}, scratch.device(), nullptr, {}, cuda::Launches::one_a_step),
-                c[i]);
-          }
-          check(cudaDeviceSynchronize(), "three operands");
           ++ran;
-          for (std::size_t i = 0; i < operands.size(); ++i) {
-            if (*together[i] == *apart[i]) continue;
-            std::printf("  operand %zu differs\n    %s\n", i, c[i].text().c_str());
-            good = false;
-          }
-          bad += !good;
+          bad += !runs_together(c);
         }
   std::printf("three operands: %d of %d inputs differ\n", bad, ran);
+  std::fflush(stdout);
+  return bad;
+}
+
+/// int8's operands that blocks of threads hold (held_sequences.cu): one block a sequence, of one leaf to
+/// four, and clusters of up to eight; floors of groups that end with a block's turns, that do not, and none.
+int compare_held(unsigned seed) {
+  struct Lengths {
+    std::int64_t batch, heads, heads_kv, queries, keys, dim;
+  };
+  int bad = 0, ran = 0;
+  for (const Lengths& of :
+       {Lengths{2, 6, 3, 600, 600, 64}, Lengths{1, 8, 2, 1024, 1024, 128}, Lengths{1, 8, 2, 1, 2048, 128},
+        Lengths{1, 4, 4, 4096, 4000, 64}, Lengths{1, 4, 2, 300, 1999, 64}, Lengths{1, 2, 2, 513, 513, 128},
+        Lengths{30, 3, 3, 197, 197, 64}, Lengths{30, 3, 3, 130, 257, 64}, Lengths{23, 4, 4, 512, 511, 64},
+        Lengths{45, 2, 2, 77, 128, 128}, Lengths{45, 2, 2, 200, 250, 128}, Lengths{130, 2, 1, 2, 127, 64}})
+    for (int data = 0; data < 5; ++data)
+      for (const std::int64_t block : {128, 112}) {
+        Case c[3];
+        for (int i = 0; i < 3; ++i) {
+          c[i].shape = {of.batch, i == 0 ? of.heads : of.heads_kv, i == 0 ? of.queries : of.keys, of.dim};
+          c[i].dtype = ran % 2 == 0 ? DType::bf16 : DType::f16, c[i].data = data;
+          c[i].seed = seed + static_cast<unsigned>(3 * ran + i), c[i].input_layout = ran / 2 % 2;
+          c[i].recipe.largest_code = 127;
+          c[i].recipe.block = block == 128 && ran % 3 == 0 ? 32 : block;
+        }
+        c[0].recipe.rotate = c[1].recipe.rotate = Rotate::on, c[1].recipe.smooth = Smooth::mean;
+        c[2].recipe.equalise = Equalise::on, c[2].recipe.block_floor_octaves = ran % 4 * 5;
+        ++ran;
+        if (bad < 5 && !runs_together(c)) ++bad;
+      }
+  std::printf("held sequences: %d of %d inputs differ\n", bad, ran);
+  std::fflush(stdout);
   return bad;
 }
 
@@ -864,6 +901,7 @@ int main(int argc, char** argv) {
   const std::pair<const char*, int (*)(const octet::Options&)> parts[] = {
       {"long", [](const octet::Options& o) { return octet::compare_long(o.seed); }},
       {"shared", [](const octet::Options& o) { return octet::compare_shared_scales(o.seed); }},
+      {"held", [](const octet::Options& o) { return octet::compare_held(o.seed); }},
       {"amax", [](const octet::Options& o) { return octet::compare_amax(o.seed); }},
       {"together", [](const octet::Options& o) { return octet::compare_together(o.seed); }},
       {"anchor", [](const octet::Options& o) { return octet::compare_q_anchor(o.seed); }},
@@ -872,7 +910,7 @@ int main(int argc, char** argv) {
   for (const auto& [name, compare] : parts)
     if (options.only.empty() || options.only == name) failed += compare(options), ++ran;
   if (ran == 0) {
-    std::printf("--only is %s; choose long, shared, amax, together, anchor or recipes\n",
+    std::printf("--only is %s; choose long, shared, held, amax, together, anchor or recipes\n",
                 options.only.c_str());
     return 2;
   }

@@ -165,6 +165,7 @@ class RowsInTurn : Attention<S, kTile> {
     auto* const staged = reinterpret_cast<StagedRow<kTile.head_dim>*>(
         shared_.tiles.q + own_warp() * Tiles::kOfWarp + (turn & 1) * Tiles::kRowsOfQ);
     const RowStore store(call_, at.queries(call_), at.head);
+    __syncwarp();  // no lane reads the rows of Q any more, beside and over which these leave
     const auto ends = end_rows(scheme_, outputs, rows, shared_.channels, store, staged);
     __syncwarp();
     const std::int32_t first = at.first + turn * rows_a_turn() + Base::first_row_of_warp();

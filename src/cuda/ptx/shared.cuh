@@ -11,6 +11,12 @@ __device__ __forceinline__ std::uint32_t load_shared_word(std::uint32_t at) {
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(at));
   return word;
 }
+/// Two bytes; at: a multiple of 2.
+__device__ __forceinline__ std::uint32_t load_shared_half(std::uint32_t at) {
+  std::uint16_t half;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(at));
+  return half;
+}
 /// at: a multiple of 16.
 __device__ __forceinline__ uint4 load_shared_16_bytes(std::uint32_t at) {
   uint4 v;

@@ -38,6 +38,40 @@ struct SegmentColumns {
   }
 };
 
+/// A lane's one channel of half a segment; lines: the leaf's.
+template <class Shape>
+struct HalfColumns {
+  const uint4* lines;
+  int segment, half, length, lane;
+
+  /// body(codes) with the numbers of two tokens one after the other, and the last one of an odd length twice
+  /// where body takes a third argument: body(codes, tokens).
+  template <class Body>
+  __device__ void for_each_pair(const Body& body) const {
+    constexpr int kAtOnce = 32;
+    const int channel = half * kWarp + lane;
+    const std::uint32_t from = ptx::shared_address(lines) + row_place(segment, channel / 8) + channel % 8 * 2;
+    const auto code = [&](int row) {
+      return ptx::load_shared_half((from ^ row * Shape::kLanes % 8 * 16) + row * Shape::kLanes * 128);
+    };
+    int row = 0;
+    for (; row + kAtOnce <= length; row += kAtOnce) {
+      std::uint32_t some[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i)  // row is a multiple of 32, which turns no places around
+        some[i] =
+            ptx::load_shared_half((from ^ i * Shape::kLanes % 8 * 16) + (row + i) * Shape::kLanes * 128);
+#pragma unroll
+      for (int i = 0; i < kAtOnce; i += 2) body(some[i], some[i + 1], 2);
+    }
+#pragma unroll 1
+    for (; row < length; row += 2) {
+      const std::uint32_t first = code(row);
+      body(first, row + 1 < length ? code(row + 1) : first, min(length - row, 2));
+    }
+  }
+};
+
 /// The first and the second number of a word.
 template <DType kType>
 __device__ float low_number(std::uint32_t word) {
@@ -75,6 +109,24 @@ __device__ PairSum factored_sum(const SegmentColumns<Shape>& of, float factor) {
   return pair;
 }
 
+/// The sum of one channel, as factored_sum() has two.
+template <DType kType, class Shape>
+__device__ float factored_sum(const HalfColumns<Shape>& of, float factor) {
+  float sum = -0.0f;
+  of.for_each_pair([&](std::uint32_t a, std::uint32_t b, int tokens) {
+    sum = __fmaf_rn(low_number<kType>(a), factor, sum);
+    if (tokens > 1) sum = __fmaf_rn(low_number<kType>(b), factor, sum);
+  });
+  if (is_finite(sum)) return sum;
+  const auto finite = [](float x) { return is_finite(x) ? x : 0.0f; };
+  sum = -0.0f;
+  of.for_each_pair([&](std::uint32_t a, std::uint32_t b, int tokens) {
+    sum = __fmaf_rn(finite(low_number<kType>(a)), factor, sum);
+    if (tokens > 1) sum = __fmaf_rn(finite(low_number<kType>(b)), factor, sum);
+  });
+  return sum;
+}
+
 /// The sums of their squares as they are, Inf where one is NaN or Inf, and their ranges.
 template <DType kType, class Shape>
 __device__ PairSum square_sum(const SegmentColumns<Shape>& of) {
@@ -93,6 +145,25 @@ __device__ PairSum square_sum(const SegmentColumns<Shape>& of) {
     pair.range[i] = range.of<kType>(i);
   }
   return pair;
+}
+
+/// The same of one channel.
+struct SquaresOfChannel {
+  float sum;
+  std::uint32_t range;
+};
+template <DType kType, class Shape>
+__device__ SquaresOfChannel square_sum(const HalfColumns<Shape>& of) {
+  float sum = -0.0f;
+  PairRange range;
+  of.for_each_pair([&](std::uint32_t a, std::uint32_t b, int tokens) {
+    const float x = low_number<kType>(a), y = low_number<kType>(b);
+    sum = __fmaf_rn(x, x, sum);
+    if (tokens > 1) sum = __fmaf_rn(y, y, sum);
+    range.see(a | b << 16);
+  });
+  if (!is_finite(sum)) sum = float_of(kF32Inf);
+  return {sum, joined_range(range.of<kType>(0), range.of<kType>(1))};
 }
 
 }  // namespace octet::cuda

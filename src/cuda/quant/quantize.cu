@@ -6,6 +6,7 @@
 
 #include "base/try.h"
 #include "cuda/quant/encode.cuh"
+#include "cuda/quant/held_sequences.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/plan.cuh"
 #include "cuda/quant/short_sequences.cuh"
@@ -104,6 +105,28 @@ void queue_steps(std::span<const OperandCall> calls, Launches launches) {
     queue_one_by_one(steps);
 }
 
+/// An operand all of whose steps one launch may do.
+struct Candidate {
+  OperandCall call;
+  ShortOperand operand;
+  bool is_short, is_held;  ///< by launch_short_sequences(), by launch_held_sequences()
+};
+
+/// Launches a call's operands as those that blocks of threads hold, where all are such and that is the faster
+/// way. Whether it is.
+bool hold(std::span<const Candidate> candidates, void* stream) {
+  if (candidates.empty() || candidates.size() > kMostTogether) return false;
+  ShortOperand held[kMostTogether];
+  std::size_t count = 0;
+  for (const Candidate& x : candidates) {
+    if (!x.is_held) return false;
+    held[count++] = x.operand;
+  }
+  if (!should_hold({held, count})) return false;
+  launch_held_sequences({held, count}, stream);
+  return true;
+}
+
 /// Operands of short sequences, until they are launched together.
 class Together {
  public:
@@ -142,9 +165,9 @@ std::int64_t quantize_scratch_bytes(const std::array<std::int64_t, 4>& shape,
 
 Status quantize(std::span<const PlainOperand> operands, void* scratch, void* stream, const DeviceWords& words,
                 Launches launches) {
-  Together together(scratch, stream);
+  std::vector<Candidate> candidates;
+  candidates.reserve(operands.size());
   std::vector<OperandCall> in_steps;
-  std::vector<const PlainOperand*> raised;
   auto* own = static_cast<unsigned char*>(scratch);
   for (const PlainOperand& of : operands) {
     OCTET_TRY(quant::check_quantize(of.x, of.sequences, of.recipe, of.out));
@@ -157,16 +180,25 @@ Status quantize(std::span<const PlainOperand> operands, void* scratch, void* str
     own += plan.bytes;
     if (launches == Launches::fewest && (of.recipe.smooth != Smooth::anchor || call.has_shift())) {
       const ShortOperand operand = short_operand(call);
-      if (takes_short_sequences(operand)) {
-        together.add(operand, of);
+      const bool is_held = !of.floors.largest && can_hold(operand), is_short = takes_short_sequences(operand);
+      if (is_held || is_short) {
+        candidates.push_back({call, operand, is_short, is_held});
         continue;
       }
     }
     in_steps.push_back(call);
-    if (of.floors.largest) raised.push_back(&of);
+  }
+  if (in_steps.empty() && hold(candidates, stream)) candidates.clear();
+  Together together(scratch, stream);
+  for (const Candidate& x : candidates) {
+    if (x.is_short)
+      together.add(x.operand, x.call.operand);
+    else
+      in_steps.push_back(x.call);
   }
   queue_steps(in_steps, launches);
-  for (const PlainOperand* of : raised) raise_scales(*of, stream);
+  for (const OperandCall& call : in_steps)
+    if (call.operand.floors.largest) raise_scales(call.operand, stream);
   together.launch();
   return launch_status("the quantiser");
 }

@@ -1,0 +1,39 @@
+// Clusters of blocks of threads, which run beside each other and read each other's shared memory (PTX ISA
+// barrier.cluster, mapa; sm_90 and newer, elsewhere nothing).
+#pragma once
+#include <cstdint>
+
+namespace octet::cuda::ptx {
+
+/// What the thread has written in shared memory is there for all threads of the cluster that have waited for
+/// it. All threads of a warp; a barrier is arrived at and then waited for.
+__device__ __forceinline__ void arrive_at_cluster() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+/// Until all threads of the cluster have arrived.
+__device__ __forceinline__ void wait_for_cluster() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
+/// The word that block `rank` of the cluster has at the address where this one has its own.
+__device__ __forceinline__ std::uint32_t load_word_of(std::uint32_t rank, std::uint32_t at) {
+  std::uint32_t word = 0;
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n"
+      ".reg .u32 there;\n"
+      "mapa.shared::cluster.u32 there, %1, %2;\n"
+      "ld.shared::cluster.u32 %0, [there];\n"
+      "}"
+      : "=r"(word)
+      : "r"(at), "r"(rank)
+      : "memory");
+#endif
+  return word;
+}
+
+}  // namespace octet::cuda::ptx

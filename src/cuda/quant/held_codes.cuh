@@ -1,0 +1,147 @@
+// Codes of the rows that a block of threads holds, s8 with a scale a token: a lane has a row, or 64 channels
+// of one, a warp every so many tiles of 32 of these. The steps are those of encode_tokens.cu, with the same
+// bits.
+#pragma once
+#include <cstdint>
+
+#include "cuda/quant/held_rows.cuh"
+
+namespace octet::cuda {
+
+template <class Shape, Work kWork>
+class HeldSequence : HeldRows<Shape, kWork> {
+  using Base = HeldRows<Shape, kWork>;
+
+ public:
+  using Base::Base;
+
+  /// From rows to codes; of the block.
+  __device__ void run() const {
+    stage();
+    find_words();
+    if (has_floor() && !floors_end_in_rounds()) find_peaks();
+    encode();
+    if constexpr (kWork != Work::rotated)
+      if (at_.parts > 1) ptx::wait_for_cluster();  // others may read what this block has
+  }
+
+ private:
+  using Base::at_, Base::k_, Base::r_, Base::space_;
+  using Base::find_words, Base::lane, Base::stage, Base::tile_lines, Base::tiles, Base::warp, Base::warps;
+  static constexpr int kPieces = Shape::kCount / kChannels;
+
+  __device__ static int part() { return lane() % Shape::kLanes; }
+  __device__ static int row_of_tile() { return lane() / Shape::kLanes; }
+  __device__ bool has_floor() const { return kWork == Work::multiplied && k_.making.block_floor.octaves > 0; }
+
+  // --- Numbers
+
+  __device__ void take_tile(int tile, float (&v)[Shape::kCount]) const {
+    if (r_.x.dtype == DType::f16)
+      take_tile<DType::f16>(tile, v);
+    else
+      take_tile<DType::bf16>(tile, v);
+  }
+  template <DType kType>
+  __device__ void take_tile(int tile, float (&v)[Shape::kCount]) const {
+    const std::uint32_t lines = ptx::shared_address(tile_lines(tile));
+    const float4* const words = space_.words[part()];
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i)
+      eight_numbers<kWork, kType>(ptx::load_shared_16_bytes(lines + row_place(lane(), i)),
+                                  space_.flips[part() * kPieces + i], words + 2 * i, r_.norm,
+                                  v + i * kChannels);
+  }
+  /// The largest |v| of the lane's row.
+  __device__ static std::uint32_t peak_of(const float (&v)[Shape::kCount]) {
+    return largest_of_row(largest_bits(v), Shape::kLanes);
+  }
+
+  // --- Floors of tokens' scales, of groups of tokens
+
+  /// Whether all tiles of a group are computed in the same turn of the block's warps.
+  __device__ bool floors_end_in_rounds() const {
+    return tiles() <= warps() || warps() * Shape::kRows % k_.groups.by_tokens.divisor == 0;
+  }
+  __device__ int group_of(int row) const { return row / k_.groups.by_tokens; }
+  /// row: of the part; the peak of the lane's, 0 where it does not count.
+  __device__ void join_peak(int tile, std::uint32_t peak) const {
+    const int first = tile * Shape::kRows, of_first = group_of(first), own = group_of(first + row_of_tile());
+    const std::uint32_t most = __reduce_max_sync(kAllLanes, own == of_first ? peak : 0);
+    if (lane() == 0) atomicMax(space_.peaks + of_first, most);
+    if (own != of_first && peak > 0) atomicMax(space_.peaks + own, peak);
+  }
+  __device__ float floor_of(int row) const {
+    // A larger amax has no smaller scale, so the largest scale is that of the largest amax.
+    const float amax = float_of(space_.peaks[group_of(row)]);
+    return quant::scale_floor(k_.making.of(amax, 0).scale, k_.making.block_floor.octaves);
+  }
+  __device__ void find_peaks() const {
+    for (int tile = warp(); tile < tiles(); tile += warps()) {
+      float v[Shape::kCount];
+      take_tile(tile, v);
+      const std::uint32_t peak = peak_of(v);
+      join_peak(tile, peak < kInfBits && tile * Shape::kRows + row_of_tile() < at_.rows ? peak : 0);
+    }
+    __syncthreads();
+  }
+
+  // --- Codes
+
+  __device__ void encode() const {
+    const bool joins = has_floor() && floors_end_in_rounds();
+    const int rounds = (tiles() + warps() - 1) / warps();
+    for (int round = 0; round < rounds; ++round) {
+      const int tile = round * warps() + warp(), row = tile * Shape::kRows + row_of_tile();
+      const bool has_tile = tile < tiles(), exists = row < at_.rows;
+      float v[Shape::kCount];
+      std::uint32_t peak = 0;
+      bool is_bad = false;
+      if (has_tile) {
+        take_tile(tile, v);
+        if constexpr (kWork != Work::multiplied) rotate_segment<Shape>(v, part());
+        peak = peak_of(v);
+        // A row with NaN or Inf is zeros: NaN is, and times 0 all others are.
+        is_bad = peak >= kInfBits;
+        if (is_bad && exists && k_.non_finite) *k_.non_finite = 1;
+        if (is_bad || !exists) peak = 0;
+        if (joins) join_peak(tile, peak);
+      }
+      if (joins) __syncthreads();
+      if (!has_tile) continue;
+      const float floor = has_floor() && exists ? floor_of(row) : 0.0f;
+      const quant::Scale scale = k_.making.of(float_of(peak), floor);
+      if (part() == 0 && exists)
+        static_cast<float*>(k_.scales.data)[row_offset(k_.scales, at_.b, at_.h, at_.first + row)] =
+            scale.scale;
+      write_codes(v, is_bad ? 0.0f : scale.rscale, tile);
+    }
+  }
+
+  /// By way of the tile's own lines, which nobody reads any more.
+  __device__ void write_codes(const float (&v)[Shape::kCount], float rscale, int tile) const {
+    constexpr int kOut = Shape::kDim / 16, kRowsAtOnce = kWarp / kOut, kSteps = Shape::kRows / kRowsAtOnce;
+    auto* const space = reinterpret_cast<unsigned char*>(tile_lines(tile));
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < Shape::kCount; i += 16)
+      *reinterpret_cast<uint4*>(space + code_place(lane(), i / 16)) = {
+          four_codes(v + i, rscale), four_codes(v + i + 4, rscale), four_codes(v + i + 8, rscale),
+          four_codes(v + i + 12, rscale)};
+    __syncwarp();
+    const int row = lane() / kOut, piece = lane() % kOut, line = row * Shape::kLanes + piece / 4;
+    const int first = tile * Shape::kRows, count = at_.rows - first;
+    auto* to = static_cast<std::int8_t*>(k_.codes.data) +
+               row_offset(k_.codes, at_.b, at_.h, at_.first + first + row) + piece * 16;
+    const std::int64_t step = kRowsAtOnce * k_.codes.stride[2];
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+      if (i * kRowsAtOnce + row < count)
+        *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(
+            space + code_place(i * kRowsAtOnce * Shape::kLanes + line, piece % 4));
+      to += step;
+    }
+  }
+};
+
+}  // namespace octet::cuda

@@ -1,0 +1,292 @@
+// Rows of a sequence that a block of threads holds in shared memory, and what its rows have in common: the
+// mean of each channel, or what each is multiplied by. Of a sequence that one block does not hold, those of a
+// cluster hold a part each, of whole leaves, and read each other's sums. The steps are those of sums.cu and
+// exponents.cu, with the same bits.
+#pragma once
+#include <cstdint>
+
+#include "cuda/ptx/cluster.cuh"
+#include "cuda/ptx/cp_async.cuh"
+#include "cuda/ptx/grid.cuh"
+#include "cuda/quant/leaf_sums.cuh"
+#include "cuda/quant/segments.cuh"
+#include "cuda/quant/short_sequences.cuh"
+#include "cuda/quant/tree_sum.cuh"
+#include "quant/channel_exponent.h"
+#include "quant/smooth.h"
+
+namespace octet::cuda {
+
+inline constexpr int kMostLeavesOfPart = 4, kMostParts = 8, kMostFloors = 32;
+
+/// Which rows a block of threads has: part number `part` of a sequence of a head, of `parts` of them. Those
+/// of an operand with a statistic are a cluster.
+struct HeldPart {
+  std::int32_t b, h, part, parts;
+  std::int32_t first, rows;  ///< of the sequence's tokens
+};
+
+/// Shared memory of a block. Lines are segments of 64 channels, a tile has 32 of them; behind them leaves.
+template <class Shape>
+struct alignas(128) HeldSpace {
+  struct Leaf {
+    std::uint32_t sum[Shape::kDim], range[Shape::kDim];
+  };
+
+  float4 words[Shape::kLanes][Shape::kCount / 4 + 1];  // segments begin in different banks
+  uint4 flips[Shape::kDim / kChannels];
+  std::uint32_t largest[Shape::kDim];  ///< the part's largest |x| as bits, where squares are added again
+  std::int32_t orders[kWarp];          ///< of warps
+  std::uint32_t peaks[kMostFloors];    ///< the largest bits of groups of tokens whose scales have a floor
+
+  OCTET_HD static int lines_of(int rows) { return (rows + Shape::kRows - 1) / Shape::kRows * kWarp; }
+  static std::size_t bytes(int rows) {
+    constexpr int kLineBytes = 128;
+    const int leaves = (rows + kLeafRows - 1) / kLeafRows;
+    return sizeof(HeldSpace) + static_cast<std::size_t>(lines_of(rows)) * kLineBytes + leaves * sizeof(Leaf);
+  }
+  __device__ uint4* lines() { return reinterpret_cast<uint4*>(this + 1); }
+  /// rows: that the block has room for, as many in all of a cluster.
+  __device__ Leaf* leaves(int rows) { return reinterpret_cast<Leaf*>(lines() + lines_of(rows) * kChannels); }
+};
+
+template <class Shape, Work kWork>
+class HeldRows {
+ public:
+  using Space = HeldSpace<Shape>;
+
+  __device__ HeldRows(const ShortOperand& x, const HeldPart& at, Space& space)
+      : r_(x.rows), k_(x.coding), at_(at), room_(x.rows_of_part), space_(space) {}
+
+ protected:
+  static constexpr int kDim = Shape::kDim;
+
+  __device__ static int lane() { return RowSpace<Shape>::lane(); }
+  __device__ static int warp() { return static_cast<int>(threadIdx.x) / kWarp; }
+  __device__ static int warps() { return static_cast<int>(blockDim.x) / kWarp; }
+  __device__ int tokens() const { return static_cast<int>(r_.x.shape[2]); }
+  __device__ int tiles() const { return (at_.rows + Shape::kRows - 1) / Shape::kRows; }
+  __device__ std::int64_t unit_offset(const TensorView& of) const { return row_offset(of, at_.b, at_.h, 0); }
+  __device__ uint4* tile_lines(int tile) const { return space_.lines() + tile * kWarp * kChannels; }
+
+  /// The part's rows on their way, and what needs none of them.
+  __device__ void stage() const {
+    constexpr int kPieces = kDim / kChannels;
+    const int thread = static_cast<int>(threadIdx.x), row = thread / kPieces, piece = thread % kPieces;
+    const int at_once = static_cast<int>(blockDim.x) / kPieces;
+    const auto* from = static_cast<const std::uint16_t*>(r_.x.data) +
+                       row_offset(r_.x, at_.b, at_.h, at_.first + row) + piece * kChannels;
+    const std::int64_t step = at_once * r_.x.stride[2];
+    // note: rows so far apart have their places in one order (row_place()).
+    std::uint32_t to =
+        ptx::shared_address(space_.lines()) + row_place(row * Shape::kLanes + piece / 8, piece % 8);
+    const std::uint32_t further = static_cast<std::uint32_t>(at_once) * Shape::kLanes * 128;
+    ptx::wait_for_earlier_kernels();
+    ptx::let_the_next_kernel_start();
+    for (int i = row; i < at_.rows; i += at_once, from += step, to += further) ptx::copy_async(to, from);
+    ptx::commit_copies();
+    if (thread < kPieces) space_.flips[thread] = flips(thread);
+    if (thread < kMostFloors) space_.peaks[thread] = 0;
+    ptx::wait_copies<0>();
+    __syncthreads();
+  }
+
+  /// What each channel is shifted or multiplied by, in the words of the space, as eight_numbers() wants it.
+  __device__ void find_words() const {
+    if constexpr (kWork == Work::shifted_and_rotated) {
+      find_mean();
+    } else if constexpr (kWork == Work::multiplied) {
+      if (r_.exponent.data)
+        find_exponents();
+      else
+        put_word(bits_of(1.0f));
+    }
+    __syncthreads();
+  }
+
+  /// Whether the thread has a channel, its own number.
+  __device__ static bool has_channel() { return threadIdx.x < kDim; }
+  __device__ static int channel() { return static_cast<int>(threadIdx.x); }
+
+ private:
+  using Leaf = typename Space::Leaf;
+
+  /// Of eight channels, as Signs has them.
+  __device__ uint4 flips(int vector) const {
+    const std::uint32_t bits = r_.sign[vector / 4] >> vector % 4 * kChannels;
+    const auto pair = [&](int c) { return (bits >> c & 1u) << 15 | (bits >> (c + 1) & 1u) << 31; };
+    return {pair(0), pair(2), pair(4), pair(6)};
+  }
+  __device__ void put_word(std::uint32_t word) const {
+    if (!has_channel()) return;
+    const int c = channel();
+    reinterpret_cast<std::uint32_t*>(
+        space_.words)[c / Shape::kCount * (Shape::kCount + 4) + c % Shape::kCount] = word;
+  }
+
+  // --- Of the cluster, or the block where that has all of the sequence
+
+  /// Until all have come here.
+  __device__ void meet() const {
+    if (at_.parts == 1) {
+      __syncthreads();
+    } else {
+      ptx::arrive_at_cluster();
+      ptx::wait_for_cluster();
+    }
+  }
+  __device__ std::uint32_t word_of(int part, const std::uint32_t& own) const {
+    if (at_.parts == 1) return own;
+    return ptx::load_word_of(static_cast<std::uint32_t>(part), ptx::shared_address(&own));
+  }
+  __device__ int leaf_count() const { return (tokens() + kLeafRows - 1) / kLeafRows; }
+  __device__ Leaf* leaves() const { return space_.leaves(room_); }
+  /// The thread's channel of leaf i of the sequence.
+  __device__ float sum_of(int i) const {
+    const int of_part = room_ / kLeafRows, part = at_.parts == 1 ? 0 : i / of_part;
+    return float_of(word_of(part, leaves()[i - part * of_part].sum[channel()]));
+  }
+  __device__ std::uint32_t range_of(int i) const {
+    const int of_part = room_ / kLeafRows, part = at_.parts == 1 ? 0 : i / of_part;
+    return word_of(part, leaves()[i - part * of_part].range[channel()]);
+  }
+  __device__ float sum_of_leaves() const {
+    return sum_of_some<kMostLeavesOfPart * kMostParts>(leaf_count(), [&](int i) { return sum_of(i); });
+  }
+
+  // --- Statistics
+
+  /// put(columns, leaf, channel) of the part's leaves, half a segment a warp.
+  template <class Put>
+  __device__ void sum_leaves(const Put& put) const {
+    constexpr int kHalves = 2 * Shape::kLanes;
+    const int all = (at_.rows + kLeafRows - 1) / kLeafRows * kHalves;
+    for (int i = warp(); i < all; i += warps()) {
+      const int leaf = i / kHalves, half = i % kHalves;
+      const HalfColumns<Shape> columns{space_.lines() + leaf * kLeafRows * Shape::kLanes * kChannels,
+                                       half / 2, half % 2, min(kLeafRows, at_.rows - leaf * kLeafRows),
+                                       lane()};
+      put(columns, leaves()[leaf], half * kWarp + lane());
+    }
+    meet();
+  }
+
+  __device__ void find_mean() const {
+    const float factor = quant::mean_factor(tokens());
+    sum_leaves([&](const HalfColumns<Shape>& columns, Leaf& leaf, int at) {
+      leaf.sum[at] = bits_of(r_.x.dtype == DType::f16 ? factored_sum<DType::f16>(columns, factor)
+                                                      : factored_sum<DType::bf16>(columns, factor));
+    });
+    float mean = 0;
+    if (has_channel()) {
+      mean = quant::mean_of_sum(sum_of_leaves(), tokens());
+      if (at_.part == 0) static_cast<float*>(r_.shift.data)[unit_offset(r_.shift) + channel()] = mean;
+    }
+    leave();
+    const int c = channel() % kDim;
+    put_word(bits_of(mean) ^ r_.sign[c / kWarp] >> c % kWarp << 31);
+  }
+
+  __device__ void find_exponents() const {
+    sum_leaves([&](const HalfColumns<Shape>& columns, Leaf& leaf, int at) {
+      const SquaresOfChannel of =
+          r_.x.dtype == DType::f16 ? square_sum<DType::f16>(columns) : square_sum<DType::bf16>(columns);
+      leaf.sum[at] = bits_of(of.sum), leaf.range[at] = of.range;
+    });
+    SquareSum of;
+    if (has_channel()) {
+      std::uint32_t range = kRangeOfZeros;
+      for (int i = 0; i < leaf_count(); ++i) range = joined_range(range, range_of(i));
+      of = scaled_squares(sum_of_leaves(), range);
+    }
+    // note: all blocks of a cluster have the same numbers.
+    if (!__syncthreads_and(of.is_good)) [[unlikely]]
+      of = add_squares_again();
+    leave();
+    const std::int32_t order =
+        of.amax > 0 ? quant::norm_order(__fsqrt_rn(of.sum), of.amax) : as_signed(kOfZeros);
+    const std::int32_t of_warp = __reduce_max_sync(kAllLanes, order);
+    if (lane() == 0) space_.orders[warp()] = of_warp;
+    __syncthreads();
+    std::int32_t largest = space_.orders[0];
+    for (int i = 1; i < kDim / kWarp; ++i) largest = max(largest, space_.orders[i]);
+    if (!has_channel()) return;
+    const std::int32_t exponent = quant::channel_exponent(order, largest, of.amax);
+    if (at_.part == 0)
+      static_cast<std::int32_t*>(r_.exponent.data)[unit_offset(r_.exponent) + channel()] = exponent;
+    put_word(bits_of(power_of_two(-exponent)));
+  }
+
+  /// Nobody's shared memory is read by the block any more.
+  __device__ void leave() const {
+    if (at_.parts > 1) ptx::arrive_at_cluster();
+  }
+
+  // --- Where squares as they are do not do, which is rare: two more passes, rows with NaN or Inf as zeros
+
+  __device__ SquareSum add_squares_again() const {
+    clear_bad_rows();
+    std::uint32_t most = 0;
+    if (has_channel()) {
+      for (int row = 0; row < at_.rows; ++row) most = max(most, size_bits(number(row)));
+      space_.largest[channel()] = most;
+    }
+    meet();
+    SquareSum of;
+    if (has_channel())
+      for (int i = 0; i < at_.parts; ++i) most = max(most, word_of(i, space_.largest[channel()]));
+    const float factor = quant::square_factor(float_of(most));
+    if (has_channel()) {
+      for (int first = 0; first < at_.rows; first += kLeafRows) {
+        float sum = -0.0f;  // -0 + x is x for every x
+        for (int row = first; row < min(first + kLeafRows, at_.rows); ++row) {
+          const float y = number(row) * factor;
+          sum = sum + y * y;
+        }
+        leaves()[first / kLeafRows].sum[channel()] = bits_of(sum);
+      }
+    }
+    meet();
+    if (has_channel()) of.sum = sum_of_leaves(), of.amax = float_of(most);
+    return of;
+  }
+  /// Of the thread's channel.
+  __device__ float number(int row) const {
+    const int c = channel(), line = row * Shape::kLanes + c / Shape::kCount;
+    const auto* at =
+        reinterpret_cast<const std::uint16_t*>(reinterpret_cast<const unsigned char*>(space_.lines()) +
+                                               row_place(line, c % Shape::kCount / kChannels));
+    const std::uint32_t code = at[c % kChannels];
+    return r_.x.dtype == DType::f16 ? ptx::number_of_f16(code) : float_of(code << 16);
+  }
+  __device__ void clear_bad_rows() const {
+    __syncthreads();
+    for (int tile = warp(); tile < tiles(); tile += warps()) {
+      auto* const bytes = reinterpret_cast<unsigned char*>(tile_lines(tile));
+      std::uint32_t peak = 0;
+#pragma unroll 1
+      for (int i = 0; i < Shape::kCount / kChannels; ++i) {
+        float v[kChannels];
+        to_floats(Raw<std::uint16_t>{{*reinterpret_cast<const uint4*>(bytes + row_place(lane(), i))}},
+                  r_.x.dtype, v);
+        peak = max(peak, largest_bits(v));
+      }
+      peak = largest_of_row(peak, Shape::kLanes);
+      if (peak < kInfBits || tile * Shape::kRows + lane() / Shape::kLanes >= at_.rows) continue;
+      if (k_.non_finite) *k_.non_finite = 1;
+#pragma unroll 1
+      for (int i = 0; i < Shape::kCount / kChannels; ++i)
+        *reinterpret_cast<uint4*>(bytes + row_place(lane(), i)) = {};
+    }
+    __syncthreads();
+  }
+
+ protected:
+  const RowReading& r_;
+  const Coding& k_;
+  const HeldPart at_;
+  const int room_;  ///< rows that a block may have
+  Space& space_;
+};
+
+}  // namespace octet::cuda

@@ -1,0 +1,214 @@
+// Statistics and codes of sequences in one reading and one launch: blocks of threads hold the rows of a
+// sequence of a head, one all of it or a cluster a part each, find what its rows have in common, and make
+// codes of them.
+#include "cuda/quant/held_sequences.cuh"
+
+#include <algorithm>
+
+#include "cuda/ptx/grid.cuh"
+#include "cuda/quant/encode_tokens.cuh"
+#include "cuda/quant/held_codes.cuh"
+#include "cuda/quant/launch.cuh"
+#include "cuda/runtime/device.h"
+#include "cuda/runtime/launch.cuh"
+#include "cuda/runtime/launch_clusters.cuh"
+
+namespace octet::cuda {
+namespace {
+
+inline constexpr int kMostWarps = 8;
+
+struct HeldOperand {
+  ShortOperand x;  ///< rows_of_part: of a block of threads
+  Divider parts;   ///< of a sequence
+  std::uint32_t first_block = 0, blocks = 0;
+};
+struct HeldOperands {
+  HeldOperand of[kMostTogether];
+  std::uint32_t count = 0;
+};
+
+__device__ bool has_statistic(const RowReading& r) { return r.shift.data || r.exponent.data; }
+
+template <class Shape, Work kWork>
+__device__ __forceinline__ void encode(const HeldOperand& of, std::uint32_t block, HeldSpace<Shape>& space) {
+  const ShortOperand& x = of.x;
+  const std::uint32_t unit = of.parts.quotient(block);
+  HeldPart at;
+  at.parts = has_statistic(x.rows) ? static_cast<std::int32_t>(of.parts) : 1;
+  at.part = static_cast<std::int32_t>(block - unit * of.parts.divisor);
+  at.b = static_cast<std::int32_t>(unit) / x.rows.order.heads;
+  at.h = static_cast<std::int32_t>(unit) - at.b * x.rows.order.heads;
+  at.first = at.part * x.rows_of_part;
+  at.rows = min(x.rows_of_part, static_cast<std::int32_t>(x.rows.x.shape[2]) - at.first);
+  HeldSequence<Shape, kWork>(x, at, space).run();
+}
+
+template <class Shape>
+__global__ __launch_bounds__(kMostWarps* kWarp,
+                             2) void held_sequences(const __grid_constant__ HeldOperands operands) {
+  extern __shared__ __align__(128) uint4 held_memory[];  // row_place() counts on it
+  auto& space = *reinterpret_cast<HeldSpace<Shape>*>(held_memory);
+  std::uint32_t number = 0;
+  while (number + 1 < operands.count && blockIdx.x >= operands.of[number + 1].first_block) ++number;
+  const HeldOperand& of = operands.of[number];
+  const std::uint32_t block = blockIdx.x - of.first_block;
+  if (block >= of.blocks) return ptx::wait_for_earlier_kernels();
+  if (of.x.rows.hadamard == 0)
+    encode<Shape, Work::multiplied>(of, block, space);
+  else if (of.x.rows.shift.data)
+    encode<Shape, Work::shifted_and_rotated>(of, block, space);
+  else
+    encode<Shape, Work::rotated>(of, block, space);
+}
+
+std::uint32_t divided_up(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
+std::uint32_t units_of(const ShortOperand& x) {
+  return static_cast<std::uint32_t>(x.rows.x.shape[0] * x.rows.x.shape[1]);
+}
+std::uint32_t tokens_of(const ShortOperand& x) { return static_cast<std::uint32_t>(x.rows.x.shape[2]); }
+bool needs_all(const ShortOperand& x) { return x.rows.shift.data || x.rows.exponent.data; }
+
+std::uint32_t leaves_of(const ShortOperand& x) { return divided_up(tokens_of(x), kLeafRows); }
+
+/// Leaves that a block holds at most: 64 KB of rows, so that three blocks share a processor.
+std::uint32_t most_leaves(const ShortOperand& x) {
+  return kMostLeavesOfPart * 64 / static_cast<std::uint32_t>(x.rows.x.shape[3]);
+}
+
+/// Whether parts of whole leaves are whole groups of tokens whose scales have a floor.
+bool has_whole_floors(const ShortOperand& x) {
+  const std::int64_t tokens = x.coding.groups.tokens;
+  return x.coding.making.block_floor.octaves == 0 || kLeafRows % tokens == 0;
+}
+
+/// Leaves of a part at least: of a sequence that needs all of its rows there are no more parts than a cluster
+/// has blocks.
+std::uint32_t least_leaves(const ShortOperand& x) {
+  if (!has_whole_floors(x)) return leaves_of(x);
+  return needs_all(x) ? divided_up(leaves_of(x), kMostParts) : 1;
+}
+
+/// What a block has: of leaves a power of two, or all of a sequence.
+struct HeldCut {
+  std::uint32_t leaves = 1, warps = kMostWarps;
+};
+
+/// Measured on an H200 (docs/cuda-measurements.md): the least leaves by which no processor has more than four
+/// blocks, of as many warps as they have tiles. Where there are more blocks anyway, those of fewer warps, of
+/// which more share a processor.
+HeldCut cut_for(std::span<const ShortOperand> operands) {
+  constexpr std::uint32_t kFewOfProcessor = 4;
+  const auto blocks = [&](std::uint32_t leaves) {
+    std::uint32_t all = 0;
+    for (const ShortOperand& x : operands) all += units_of(x) * divided_up(leaves_of(x), leaves);
+    return all;
+  };
+  const std::uint32_t few = kFewOfProcessor * processors();
+  std::uint32_t least = 1;
+  for (const ShortOperand& x : operands) least = std::max(least, least_leaves(x));
+  HeldCut cut;
+  while (cut.leaves < least || (cut.leaves < most_leaves(operands[0]) && blocks(cut.leaves) > few))
+    cut.leaves *= 2;
+  if (operands[0].rows.x.shape[3] == 64 && blocks(cut.leaves) > few) cut.warps = kMostWarps / 2;
+  return cut;
+}
+
+/// Blocks of a cluster; 1: there are none.
+std::uint32_t cluster_of(std::span<const ShortOperand> operands, const HeldCut& cut) {
+  for (const ShortOperand& x : operands)
+    if (needs_all(x)) return divided_up(leaves_of(x), cut.leaves);
+  return 1;
+}
+/// Whether the current device runs code of the kernels that knows clusters.
+bool knows_clusters() {
+  bool is_of_90 = false;
+  return runtime::may_overlap(reinterpret_cast<const void*>(held_sequences<SegmentShape<64>>), &is_of_90) ==
+             cudaSuccess &&
+         is_of_90;
+}
+
+/// Whether one launch takes both: blocks of one kernel, and clusters of one size.
+bool are_alike(const ShortOperand& a, const ShortOperand& b) {
+  return a.rows.x.shape[3] == b.rows.x.shape[3] &&
+         (!needs_all(a) || !needs_all(b) || tokens_of(a) == tokens_of(b));
+}
+
+template <class Shape>
+void launch_shape(std::span<const ShortOperand> operands, void* stream) {
+  const HeldCut cut = cut_for(operands);
+  HeldOperands all{};
+  const std::uint32_t cluster = cluster_of(operands, cut);
+  std::uint32_t blocks = 0, rows = 1;
+  // Those with a statistic come first, for they take longer.
+  for (const bool has_statistic : {true, false}) {
+    for (const ShortOperand& x : operands) {
+      if (needs_all(x) != has_statistic) continue;
+      HeldOperand& of = all.of[all.count++];
+      of.x = x;
+      const std::uint32_t parts = divided_up(tokens_of(x), cut.leaves * kLeafRows);
+      const std::uint32_t own = parts == 1 ? tokens_of(x) : cut.leaves * kLeafRows;
+      of.x.rows_of_part = static_cast<int>(own);
+      of.parts = Divider(parts);
+      of.first_block = blocks, of.blocks = units_of(x) * parts;
+      blocks = divided_up(blocks + of.blocks, cluster) * cluster;
+      rows = std::max(rows, own);
+    }
+  }
+  const std::size_t bytes = HeldSpace<Shape>::bytes(static_cast<int>(rows));
+  const auto tiles = static_cast<std::uint32_t>(HeldSpace<Shape>::lines_of(static_cast<int>(rows)) / kWarp);
+  // An even number, so that threads have whole eights of lines in turn, and a thread a channel or more.
+  constexpr std::uint32_t kLeast = Shape::kDim / kWarp;
+  const std::uint32_t threads = std::max(std::min(cut.warps, (tiles + 1) / 2 * 2), kLeast) * kWarp;
+  cudaFuncSetAttribute(held_sequences<Shape>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                       static_cast<int>(runtime::shared_bytes()));
+  if (cluster > 1)
+    runtime::launch_clusters(held_sequences<Shape>, cluster, blocks, threads, bytes, stream, all);
+  else
+    runtime::launch(held_sequences<Shape>, blocks, threads, bytes, stream, all);
+}
+
+}  // namespace
+
+bool can_hold(const ShortOperand& x) {
+  const RowReading& r = x.rows;
+  if ((r.x.shape[3] != 64 && r.x.shape[3] != 128) || !takes_tokens(r, x.coding) || x.has_shift ||
+      r.order.sequences.cu_seqlens || x.coding.making.head_floor.octaves > 0 || r.x.shape[2] < 2 ||
+      units_of(x) == 0)
+    return false;
+  const bool has_floors = x.coding.making.block_floor.octaves > 0;
+  if (has_floors && r.x.shape[2] > x.coding.groups.tokens * kMostFloors) return false;
+  return least_leaves(x) <= most_leaves(x);
+}
+
+/// Measured on an H200 (docs/cuda-measurements.md).
+bool should_hold(std::span<const ShortOperand> operands) {
+  // Shorter sequences, unless they are many, are better off where all threads share their sums.
+  constexpr std::uint32_t kManyOfProcessor = 2, kLongElements = 32 * 1024;
+  // More than that is read faster by kernels whose warps have their next rows on the way, even twice.
+  constexpr std::int64_t kMostOfClusters = std::int64_t{64} << 20;  // bytes of all operands
+  std::uint32_t sequences = 0, longest = 0;
+  std::int64_t elements = 0;
+  bool has_statistic = false;
+  for (const ShortOperand& x : operands) {
+    for (const ShortOperand& y : operands)
+      if (!are_alike(x, y)) return false;
+    const std::int64_t each = x.rows.x.shape[2] * x.rows.x.shape[3];
+    sequences += units_of(x), elements += units_of(x) * each;
+    longest = std::max(longest, static_cast<std::uint32_t>(each));
+    has_statistic = has_statistic || needs_all(x);
+  }
+  if (!has_statistic) return false;
+  if (sequences < kManyOfProcessor * processors() && longest < kLongElements) return false;
+  if (cluster_of(operands, cut_for(operands)) == 1) return true;
+  return 2 * elements <= kMostOfClusters && knows_clusters();
+}
+
+void launch_held_sequences(std::span<const ShortOperand> operands, void* stream) {
+  if (operands[0].rows.x.shape[3] == 64)
+    launch_shape<SegmentShape<64>>(operands, stream);
+  else
+    launch_shape<SegmentShape<128>>(operands, stream);
+}
+
+}  // namespace octet::cuda

@@ -1,0 +1,19 @@
+// The kernel of held_sequences.cu.
+#pragma once
+#include <span>
+
+#include "cuda/quant/short_sequences.cuh"
+
+namespace octet::cuda {
+
+/// Whether launch_held_sequences() takes the operand: dense sequences of aligned 16-bit rows of 64 or 128
+/// channels, which become s8 with a scale a token, and whose statistic, if any, a few blocks of threads find
+/// that hold all of the sequence.
+bool can_hold(const ShortOperand& operand);
+/// Whether it takes them in one launch, and is the faster way.
+bool should_hold(std::span<const ShortOperand> operands);
+
+/// Means, exponents, scales and codes of up to kMostTogether operands, at least one.
+void launch_held_sequences(std::span<const ShortOperand> operands, void* stream);
+
+}  // namespace octet::cuda
