@@ -476,6 +476,24 @@ struct Written {
            exponent.buffer.download() == other.exponent.buffer.download() &&
            mean.buffer.download() == other.mean.buffer.download();
   }
+  /// Where the first byte is that another one has otherwise.
+  std::string difference_from(const Written& other) const {
+    const std::pair<const char*, const Twin Written::*> parts[] = {{"codes", &Written::codes},
+                                                                   {"scales", &Written::scales},
+                                                                   {"exponents", &Written::exponent},
+                                                                   {"means", &Written::mean}};
+    for (const auto& [name, member] : parts) {
+      const Twin& own = this->*member;
+      const Bytes a = own.buffer.download(), b = (other.*member).buffer.download();
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        if (a[i] == b[i]) continue;
+        const std::int64_t byte = static_cast<std::int64_t>(i) - own.buffer.shift();
+        return std::string(name) + " differ at " + place_of(own.host, byte) + ": " + std::to_string(a[i]) +
+               " and " + std::to_string(b[i]);
+      }
+    }
+    return "nothing differs";
+  }
 };
 
 Case long_case(const Shape& shape, bool is_v) {
@@ -648,7 +666,8 @@ bool runs_together(const Case (&c)[3]) {
   check(cudaDeviceSynchronize(), "three operands");
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (*together[i] == *apart[i]) continue;
-    std::printf("  operand %zu differs\n    %s\n", i, c[i].text().c_str());
+    std::printf("  operand %zu: %s\n    %s\n", i, together[i]->difference_from(*apart[i]).c_str(),
+                c[i].text().c_str());
     good = false;
   }
   return good;
@@ -689,28 +708,37 @@ int compare_together(unsigned seed) {
 
 /// int8's operands that blocks of threads hold (held_sequences.cu): one block a sequence, of one leaf to
 /// four, and clusters of up to eight; floors of groups that end with a block's turns, that do not, and none.
-int compare_held(unsigned seed) {
+int compare_held(const Options& options) {
   struct Lengths {
     std::int64_t batch, heads, heads_kv, queries, keys, dim;
   };
   int bad = 0, ran = 0;
+  // Five kinds of recipes, and as many kinds of numbers: each kind with each.
   for (const Lengths& of :
        {Lengths{2, 6, 3, 600, 600, 64}, Lengths{1, 8, 2, 1024, 1024, 128}, Lengths{1, 8, 2, 1, 2048, 128},
         Lengths{1, 4, 4, 4096, 4000, 64}, Lengths{1, 4, 2, 300, 1999, 64}, Lengths{1, 2, 2, 513, 513, 128},
         Lengths{30, 3, 3, 197, 197, 64}, Lengths{30, 3, 3, 130, 257, 64}, Lengths{23, 4, 4, 512, 511, 64},
         Lengths{45, 2, 2, 77, 128, 128}, Lengths{45, 2, 2, 200, 250, 128}, Lengths{130, 2, 1, 2, 127, 64}})
-    for (int data = 0; data < 5; ++data)
+    for (int data = 0; data < std::min(options.cases, 5); ++data)
       for (const std::int64_t block : {128, 112}) {
         Case c[3];
         for (int i = 0; i < 3; ++i) {
           c[i].shape = {of.batch, i == 0 ? of.heads : of.heads_kv, i == 0 ? of.queries : of.keys, of.dim};
           c[i].dtype = ran % 2 == 0 ? DType::bf16 : DType::f16, c[i].data = data;
-          c[i].seed = seed + static_cast<unsigned>(3 * ran + i), c[i].input_layout = ran / 2 % 2;
+          c[i].seed = options.seed + static_cast<unsigned>(3 * ran + i), c[i].input_layout = ran / 2 % 2;
           c[i].recipe.largest_code = 127;
           c[i].recipe.block = block == 128 && ran % 3 == 0 ? 32 : block;
         }
-        c[0].recipe.rotate = c[1].recipe.rotate = Rotate::on, c[1].recipe.smooth = Smooth::mean;
-        c[2].recipe.equalise = Equalise::on, c[2].recipe.block_floor_octaves = ran % 4 * 5;
+        const int kind = (ran + data) % 5;
+        c[2].recipe.equalise = Equalise::on;
+        if (kind != 2)
+          c[0].recipe.rotate = c[1].recipe.rotate = Rotate::on, c[1].recipe.smooth = Smooth::mean;
+        if (kind > 2) {
+          c[1].recipe.granularity = Granularity::block;
+          c[2].recipe.granularity = kind == 3 ? Granularity::channel : Granularity::head;
+        } else {
+          c[2].recipe.block_floor_octaves = ran % 4 * 5;
+        }
         ++ran;
         if (bad < 5 && !runs_together(c)) ++bad;
       }
@@ -901,7 +929,7 @@ int main(int argc, char** argv) {
   const std::pair<const char*, int (*)(const octet::Options&)> parts[] = {
       {"long", [](const octet::Options& o) { return octet::compare_long(o.seed); }},
       {"shared", [](const octet::Options& o) { return octet::compare_shared_scales(o.seed); }},
-      {"held", [](const octet::Options& o) { return octet::compare_held(o.seed); }},
+      {"held", [](const octet::Options& o) { return octet::compare_held(o); }},
       {"amax", [](const octet::Options& o) { return octet::compare_amax(o.seed); }},
       {"together", [](const octet::Options& o) { return octet::compare_together(o.seed); }},
       {"anchor", [](const octet::Options& o) { return octet::compare_q_anchor(o.seed); }},

@@ -1,6 +1,6 @@
-// Codes of the rows that a block of threads holds, s8 with a scale a token: a lane has a row, or 64 channels
-// of one, a warp every so many tiles of 32 of these. The steps are those of encode_tokens.cu, with the same
-// bits.
+// Codes of the rows that a block of threads holds, s8 with a scale a token, a key block or a sequence: a lane
+// has a row, or 64 channels of one, a warp every so many tiles of 32 of these. The steps are those of
+// encode_tokens.cu, with the same bits.
 #pragma once
 #include <cstdint>
 
@@ -8,9 +8,9 @@
 
 namespace octet::cuda {
 
-template <class Shape, Work kWork>
-class HeldSequence : HeldRows<Shape, kWork> {
-  using Base = HeldRows<Shape, kWork>;
+template <class Shape, Work kWork, HeldScales kScales>
+class HeldSequence : HeldRows<Shape, kWork, kScales> {
+  using Base = HeldRows<Shape, kWork, kScales>;
 
  public:
   using Base::Base;
@@ -19,20 +19,27 @@ class HeldSequence : HeldRows<Shape, kWork> {
   __device__ void run() const {
     stage();
     find_words();
-    if (has_floor() && !floors_end_in_rounds()) find_peaks();
+    if (joins_groups() && !groups_end_in_rounds()) find_peaks();
     encode();
+    if (has_block_scales()) write_group_scales();
     if constexpr (kWork != Work::rotated)
       if (at_.parts > 1) ptx::wait_for_cluster();  // others may read what this block has
   }
 
  private:
   using Base::at_, Base::k_, Base::r_, Base::space_;
-  using Base::find_words, Base::lane, Base::stage, Base::tile_lines, Base::tiles, Base::warp, Base::warps;
+  using Base::find_words, Base::has_one_scale, Base::lane, Base::stage, Base::tile_lines, Base::tiles;
+  using Base::unit_offset, Base::warp, Base::warps;
   static constexpr int kPieces = Shape::kCount / kChannels;
 
   __device__ static int part() { return lane() % Shape::kLanes; }
   __device__ static int row_of_tile() { return lane() / Shape::kLanes; }
+  /// Groups of tokens: whose largest scale is a floor of all, or which have one scale.
   __device__ bool has_floor() const { return kWork == Work::multiplied && k_.making.block_floor.octaves > 0; }
+  __device__ bool has_block_scales() const {
+    return kWork == Work::shifted_and_rotated && Base::has_group_scales();
+  }
+  __device__ bool joins_groups() const { return has_floor() || has_block_scales(); }
 
   // --- Numbers
 
@@ -52,34 +59,46 @@ class HeldSequence : HeldRows<Shape, kWork> {
                                   space_.flips[part() * kPieces + i], words + 2 * i, r_.norm,
                                   v + i * kChannels);
   }
+  /// What becomes codes.
+  __device__ void take_numbers(int tile, float (&v)[Shape::kCount]) const {
+    take_tile(tile, v);
+    if constexpr (kWork != Work::multiplied) rotate_segment<Shape>(v, part());
+  }
   /// The largest |v| of the lane's row.
   __device__ static std::uint32_t peak_of(const float (&v)[Shape::kCount]) {
     return largest_of_row(largest_bits(v), Shape::kLanes);
   }
 
-  // --- Floors of tokens' scales, of groups of tokens
+  // --- Groups of tokens
 
   /// Whether all tiles of a group are computed in the same turn of the block's warps.
-  __device__ bool floors_end_in_rounds() const {
+  __device__ bool groups_end_in_rounds() const {
     return tiles() <= warps() || warps() * Shape::kRows % k_.groups.by_tokens.divisor == 0;
   }
   __device__ int group_of(int row) const { return row / k_.groups.by_tokens; }
-  /// row: of the part; the peak of the lane's, 0 where it does not count.
+  /// peak: of the lane's row, 0 where it does not count.
   __device__ void join_peak(int tile, std::uint32_t peak) const {
     const int first = tile * Shape::kRows, of_first = group_of(first), own = group_of(first + row_of_tile());
     const std::uint32_t most = __reduce_max_sync(kAllLanes, own == of_first ? peak : 0);
     if (lane() == 0) atomicMax(space_.peaks + of_first, most);
     if (own != of_first && peak > 0) atomicMax(space_.peaks + own, peak);
   }
-  __device__ float floor_of(int row) const {
-    // A larger amax has no smaller scale, so the largest scale is that of the largest amax.
-    const float amax = float_of(space_.peaks[group_of(row)]);
-    return quant::scale_floor(k_.making.of(amax, 0).scale, k_.making.block_floor.octaves);
+  __device__ quant::Scale scale_of(int group) const { return k_.making.of(float_of(space_.peaks[group]), 0); }
+  /// A larger amax has no smaller scale, so the largest scale is that of the largest amax.
+  __device__ float floor_of(int group) const {
+    return quant::scale_floor(scale_of(group).scale, k_.making.block_floor.octaves);
+  }
+  __device__ void write_group_scales() const {
+    __syncthreads();
+    const int group = static_cast<int>(threadIdx.x);
+    if (group > group_of(at_.rows - 1)) return;
+    static_cast<float*>(k_.scales.data)[row_offset(k_.scales, at_.b, at_.h, group_of(at_.first) + group)] =
+        scale_of(group).scale;
   }
   __device__ void find_peaks() const {
     for (int tile = warp(); tile < tiles(); tile += warps()) {
       float v[Shape::kCount];
-      take_tile(tile, v);
+      take_numbers(tile, v);
       const std::uint32_t peak = peak_of(v);
       join_peak(tile, peak < kInfBits && tile * Shape::kRows + row_of_tile() < at_.rows ? peak : 0);
     }
@@ -89,7 +108,7 @@ class HeldSequence : HeldRows<Shape, kWork> {
   // --- Codes
 
   __device__ void encode() const {
-    const bool joins = has_floor() && floors_end_in_rounds();
+    const bool joins = joins_groups() && groups_end_in_rounds();
     const int rounds = (tiles() + warps() - 1) / warps();
     for (int round = 0; round < rounds; ++round) {
       const int tile = round * warps() + warp(), row = tile * Shape::kRows + row_of_tile();
@@ -98,8 +117,7 @@ class HeldSequence : HeldRows<Shape, kWork> {
       std::uint32_t peak = 0;
       bool is_bad = false;
       if (has_tile) {
-        take_tile(tile, v);
-        if constexpr (kWork != Work::multiplied) rotate_segment<Shape>(v, part());
+        take_numbers(tile, v);
         peak = peak_of(v);
         // A row with NaN or Inf is zeros: NaN is, and times 0 all others are.
         is_bad = peak >= kInfBits;
@@ -109,13 +127,29 @@ class HeldSequence : HeldRows<Shape, kWork> {
       }
       if (joins) __syncthreads();
       if (!has_tile) continue;
-      const float floor = has_floor() && exists ? floor_of(row) : 0.0f;
-      const quant::Scale scale = k_.making.of(float_of(peak), floor);
-      if (part() == 0 && exists)
-        static_cast<float*>(k_.scales.data)[row_offset(k_.scales, at_.b, at_.h, at_.first + row)] =
-            scale.scale;
-      write_codes(v, is_bad ? 0.0f : scale.rscale, tile);
+      const float rscale = rescaled(row, exists, peak, v);
+      write_codes(v, is_bad ? 0.0f : rscale, tile);
     }
+  }
+  /// Writes the row's scale where it has one of its own, and returns what its numbers are multiplied by;
+  /// those of one scale or one a channel are multiplied here.
+  __device__ float rescaled(int row, bool exists, std::uint32_t peak, float (&v)[Shape::kCount]) const {
+    if (kWork == Work::multiplied && has_one_scale()) {
+      const float4* const rscales = space_.rscales[part()];
+#pragma unroll
+      for (int i = 0; i < Shape::kCount; i += 4) {
+        const float4 of = rscales[i / 4];
+        v[i] = v[i] * of.x, v[i + 1] = v[i + 1] * of.y, v[i + 2] = v[i + 2] * of.z,
+        v[i + 3] = v[i + 3] * of.w;
+      }
+      return 1.0f;
+    }
+    const int group = exists && joins_groups() ? group_of(row) : 0;
+    if (has_block_scales()) return scale_of(group).rscale;
+    const quant::Scale scale = k_.making.of(float_of(peak), has_floor() ? floor_of(group) : 0.0f);
+    if (part() == 0 && exists)
+      static_cast<float*>(k_.scales.data)[row_offset(k_.scales, at_.b, at_.h, at_.first + row)] = scale.scale;
+    return scale.rscale;
   }
 
   /// By way of the tile's own lines, which nobody reads any more.

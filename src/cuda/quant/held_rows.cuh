@@ -17,7 +17,14 @@
 
 namespace octet::cuda {
 
-inline constexpr int kMostLeavesOfPart = 4, kMostParts = 8, kMostFloors = 32;
+inline constexpr int kMostLeavesOfPart = 4, kMostParts = 8, kMostGroups = 32;
+
+/// What scales a call's operands have. note: kernels of their own, for by one tokens' calls took 1 to 4 %
+/// longer (docs/cuda-measurements.md).
+enum class HeldScales : std::int32_t {
+  of_tokens,
+  of_groups_too,  ///< of key blocks of K, of V's sequences or their channels
+};
 
 /// Which rows a block of threads has: part number `part` of a sequence of a head, of `parts` of them. Those
 /// of an operand with a statistic are a cluster.
@@ -30,14 +37,15 @@ struct HeldPart {
 template <class Shape>
 struct alignas(128) HeldSpace {
   struct Leaf {
-    std::uint32_t sum[Shape::kDim], range[Shape::kDim];
+    std::uint32_t sum[Shape::kDim], range[Shape::kDim], largest[Shape::kDim];
   };
+  using OfChannels = float4[Shape::kLanes][Shape::kCount / 4 + 1];  // segments begin in different banks
 
-  float4 words[Shape::kLanes][Shape::kCount / 4 + 1];  // segments begin in different banks
+  OfChannels words, rscales;  ///< rscales: where all of a sequence has the same
   uint4 flips[Shape::kDim / kChannels];
   std::uint32_t largest[Shape::kDim];  ///< the part's largest |x| as bits, where squares are added again
-  std::int32_t orders[kWarp];          ///< of warps
-  std::uint32_t peaks[kMostFloors];    ///< the largest bits of groups of tokens whose scales have a floor
+  std::int32_t of_warps[kWarp];
+  std::uint32_t peaks[kMostGroups];  ///< the largest bits of groups of tokens with a scale or a floor
 
   OCTET_HD static int lines_of(int rows) { return (rows + Shape::kRows - 1) / Shape::kRows * kWarp; }
   static std::size_t bytes(int rows) {
@@ -50,7 +58,7 @@ struct alignas(128) HeldSpace {
   __device__ Leaf* leaves(int rows) { return reinterpret_cast<Leaf*>(lines() + lines_of(rows) * kChannels); }
 };
 
-template <class Shape, Work kWork>
+template <class Shape, Work kWork, HeldScales kScales>
 class HeldRows {
  public:
   using Space = HeldSpace<Shape>;
@@ -86,22 +94,28 @@ class HeldRows {
     for (int i = row; i < at_.rows; i += at_once, from += step, to += further) ptx::copy_async(to, from);
     ptx::commit_copies();
     if (thread < kPieces) space_.flips[thread] = flips(thread);
-    if (thread < kMostFloors) space_.peaks[thread] = 0;
+    if (thread < kMostGroups) space_.peaks[thread] = 0;
     ptx::wait_copies<0>();
     __syncthreads();
   }
 
-  /// What each channel is shifted or multiplied by, in the words of the space, as eight_numbers() wants it.
+  /// What each channel is shifted or multiplied by, in the words of the space, as eight_numbers() wants it,
+  /// and what of scales is the same in all of the sequence.
   __device__ void find_words() const {
     if constexpr (kWork == Work::shifted_and_rotated) {
       find_mean();
     } else if constexpr (kWork == Work::multiplied) {
       if (r_.exponent.data)
-        find_exponents();
+        find_channels();
       else
-        put_word(bits_of(1.0f));
+        put(space_.words, 1.0f);
     }
     __syncthreads();
+  }
+  /// Whether all tokens of the sequence have one scale, or one a channel.
+  __device__ bool has_one_scale() const { return has_group_scales() && k_.groups.tokens == 0; }
+  __device__ bool has_group_scales() const {
+    return kScales == HeldScales::of_groups_too && k_.scale_of == ScaleOf::group;
   }
 
   /// Whether the thread has a channel, its own number.
@@ -117,11 +131,11 @@ class HeldRows {
     const auto pair = [&](int c) { return (bits >> c & 1u) << 15 | (bits >> (c + 1) & 1u) << 31; };
     return {pair(0), pair(2), pair(4), pair(6)};
   }
-  __device__ void put_word(std::uint32_t word) const {
+  /// Of the thread's channel.
+  __device__ static void put(typename Space::OfChannels& to, float word) {
     if (!has_channel()) return;
     const int c = channel();
-    reinterpret_cast<std::uint32_t*>(
-        space_.words)[c / Shape::kCount * (Shape::kCount + 4) + c % Shape::kCount] = word;
+    reinterpret_cast<float*>(to)[c / Shape::kCount * (Shape::kCount + 4) + c % Shape::kCount] = word;
   }
 
   // --- Of the cluster, or the block where that has all of the sequence
@@ -141,17 +155,24 @@ class HeldRows {
   }
   __device__ int leaf_count() const { return (tokens() + kLeafRows - 1) / kLeafRows; }
   __device__ Leaf* leaves() const { return space_.leaves(room_); }
-  /// The thread's channel of leaf i of the sequence.
-  __device__ float sum_of(int i) const {
+  /// A word of the thread's channel of leaf i of the sequence.
+  template <class Member>
+  __device__ std::uint32_t leaf_word(int i, Member member) const {
     const int of_part = room_ / kLeafRows, part = at_.parts == 1 ? 0 : i / of_part;
-    return float_of(word_of(part, leaves()[i - part * of_part].sum[channel()]));
-  }
-  __device__ std::uint32_t range_of(int i) const {
-    const int of_part = room_ / kLeafRows, part = at_.parts == 1 ? 0 : i / of_part;
-    return word_of(part, leaves()[i - part * of_part].range[channel()]);
+    return word_of(part, (leaves()[i - part * of_part].*member)[channel()]);
   }
   __device__ float sum_of_leaves() const {
-    return sum_of_some<kMostLeavesOfPart * kMostParts>(leaf_count(), [&](int i) { return sum_of(i); });
+    return sum_of_some<kMostLeavesOfPart * kMostParts>(
+        leaf_count(), [&](int i) { return float_of(leaf_word(i, &Leaf::sum)); });
+  }
+  /// Of the block's first threads, that have a channel.
+  __device__ std::int32_t largest_of_channels(std::int32_t own) const {
+    own = __reduce_max_sync(kAllLanes, own);
+    if (lane() == 0) space_.of_warps[warp()] = own;
+    __syncthreads();
+    std::int32_t largest = space_.of_warps[0];
+    for (int i = 1; i < kDim / kWarp; ++i) largest = max(largest, space_.of_warps[i]);
+    return largest;
   }
 
   // --- Statistics
@@ -184,55 +205,77 @@ class HeldRows {
     }
     leave();
     const int c = channel() % kDim;
-    put_word(bits_of(mean) ^ r_.sign[c / kWarp] >> c % kWarp << 31);
+    put(space_.words, float_of(bits_of(mean) ^ r_.sign[c / kWarp] >> c % kWarp << 31));
   }
 
-  __device__ void find_exponents() const {
+  /// A channel's norm, and its largest |x|.
+  struct Norm {
+    SquareSum squares;
+    std::uint32_t largest = 0;
+  };
+  __device__ void find_channels() const {
     sum_leaves([&](const HalfColumns<Shape>& columns, Leaf& leaf, int at) {
       const SquaresOfChannel of =
           r_.x.dtype == DType::f16 ? square_sum<DType::f16>(columns) : square_sum<DType::bf16>(columns);
       leaf.sum[at] = bits_of(of.sum), leaf.range[at] = of.range;
+      if (has_one_scale()) leaf.largest[at] = of.largest;
     });
-    SquareSum of;
+    Norm norm;
     if (has_channel()) {
       std::uint32_t range = kRangeOfZeros;
-      for (int i = 0; i < leaf_count(); ++i) range = joined_range(range, range_of(i));
-      of = scaled_squares(sum_of_leaves(), range);
+      for (int i = 0; i < leaf_count(); ++i) {
+        range = joined_range(range, leaf_word(i, &Leaf::range));
+        if (has_one_scale()) norm.largest = max(norm.largest, leaf_word(i, &Leaf::largest));
+      }
+      norm.squares = scaled_squares(sum_of_leaves(), range);
     }
     // note: all blocks of a cluster have the same numbers.
-    if (!__syncthreads_and(of.is_good)) [[unlikely]]
-      of = add_squares_again();
+    if (!__syncthreads_and(norm.squares.is_good)) [[unlikely]]
+      norm = add_squares_again();
     leave();
+    const float factor = equaliser(norm.squares);
+    put(space_.words, factor);
+    if (has_one_scale()) put_scale(float_of(norm.largest) * factor);
+  }
+  /// What the thread's channel is multiplied by.
+  __device__ float equaliser(const SquareSum& of) const {
     const std::int32_t order =
         of.amax > 0 ? quant::norm_order(__fsqrt_rn(of.sum), of.amax) : as_signed(kOfZeros);
-    const std::int32_t of_warp = __reduce_max_sync(kAllLanes, order);
-    if (lane() == 0) space_.orders[warp()] = of_warp;
-    __syncthreads();
-    std::int32_t largest = space_.orders[0];
-    for (int i = 1; i < kDim / kWarp; ++i) largest = max(largest, space_.orders[i]);
-    if (!has_channel()) return;
-    const std::int32_t exponent = quant::channel_exponent(order, largest, of.amax);
-    if (at_.part == 0)
+    const std::int32_t exponent = quant::channel_exponent(order, largest_of_channels(order), of.amax);
+    if (has_channel() && at_.part == 0)
       static_cast<std::int32_t*>(r_.exponent.data)[unit_offset(r_.exponent) + channel()] = exponent;
-    put_word(bits_of(power_of_two(-exponent)));
+    return power_of_two(-exponent);
+  }
+  /// amax: of the thread's channel.
+  __device__ void put_scale(float amax) const {
+    const bool by_channel = k_.channel_groups > 1;
+    if (!by_channel) {
+      __syncthreads();  // nobody reads what warps had
+      amax = float_of(as_unsigned(largest_of_channels(as_signed(bits_of(amax)))));
+    }
+    const quant::Scale scale = k_.making.of(amax, 0);
+    put(space_.rscales, scale.rscale);
+    if (at_.part > 0 || !has_channel() || (!by_channel && channel() > 0)) return;
+    static_cast<float*>(k_.scales.data)[unit_offset(k_.scales) + channel() * k_.scales.stride[3]] =
+        scale.scale;
   }
 
-  /// Nobody's shared memory is read by the block any more.
+  /// The block reads nobody's shared memory any more.
   __device__ void leave() const {
     if (at_.parts > 1) ptx::arrive_at_cluster();
   }
 
   // --- Where squares as they are do not do, which is rare: two more passes, rows with NaN or Inf as zeros
 
-  __device__ SquareSum add_squares_again() const {
+  __device__ Norm add_squares_again() const {
     clear_bad_rows();
-    std::uint32_t most = 0;
+    Norm norm;
+    std::uint32_t& most = norm.largest;
     if (has_channel()) {
       for (int row = 0; row < at_.rows; ++row) most = max(most, size_bits(number(row)));
       space_.largest[channel()] = most;
     }
     meet();
-    SquareSum of;
     if (has_channel())
       for (int i = 0; i < at_.parts; ++i) most = max(most, word_of(i, space_.largest[channel()]));
     const float factor = quant::square_factor(float_of(most));
@@ -247,8 +290,8 @@ class HeldRows {
       }
     }
     meet();
-    if (has_channel()) of.sum = sum_of_leaves(), of.amax = float_of(most);
-    return of;
+    if (has_channel()) norm.squares.sum = sum_of_leaves(), norm.squares.amax = float_of(most);
+    return norm;
   }
   /// Of the thread's channel.
   __device__ float number(int row) const {

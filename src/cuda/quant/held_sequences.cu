@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "cuda/ptx/grid.cuh"
-#include "cuda/quant/encode_tokens.cuh"
 #include "cuda/quant/held_codes.cuh"
 #include "cuda/quant/launch.cuh"
+#include "cuda/quant/plan.cuh"
 #include "cuda/runtime/device.h"
 #include "cuda/runtime/launch.cuh"
 #include "cuda/runtime/launch_clusters.cuh"
@@ -28,23 +28,24 @@ struct HeldOperands {
   std::uint32_t count = 0;
 };
 
-__device__ bool has_statistic(const RowReading& r) { return r.shift.data || r.exponent.data; }
+/// Whether codes wait for all rows of a sequence.
+OCTET_HD bool needs_all(const ShortOperand& x) { return x.rows.shift.data || x.rows.exponent.data; }
 
-template <class Shape, Work kWork>
+template <class Shape, HeldScales kScales, Work kWork>
 __device__ __forceinline__ void encode(const HeldOperand& of, std::uint32_t block, HeldSpace<Shape>& space) {
   const ShortOperand& x = of.x;
   const std::uint32_t unit = of.parts.quotient(block);
   HeldPart at;
-  at.parts = has_statistic(x.rows) ? static_cast<std::int32_t>(of.parts) : 1;
+  at.parts = needs_all(x) ? static_cast<std::int32_t>(of.parts) : 1;
   at.part = static_cast<std::int32_t>(block - unit * of.parts.divisor);
   at.b = static_cast<std::int32_t>(unit) / x.rows.order.heads;
   at.h = static_cast<std::int32_t>(unit) - at.b * x.rows.order.heads;
   at.first = at.part * x.rows_of_part;
   at.rows = min(x.rows_of_part, static_cast<std::int32_t>(x.rows.x.shape[2]) - at.first);
-  HeldSequence<Shape, kWork>(x, at, space).run();
+  HeldSequence<Shape, kWork, kScales>(x, at, space).run();
 }
 
-template <class Shape>
+template <class Shape, HeldScales kScales>
 __global__ __launch_bounds__(kMostWarps* kWarp,
                              2) void held_sequences(const __grid_constant__ HeldOperands operands) {
   extern __shared__ __align__(128) uint4 held_memory[];  // row_place() counts on it
@@ -55,11 +56,11 @@ __global__ __launch_bounds__(kMostWarps* kWarp,
   const std::uint32_t block = blockIdx.x - of.first_block;
   if (block >= of.blocks) return ptx::wait_for_earlier_kernels();
   if (of.x.rows.hadamard == 0)
-    encode<Shape, Work::multiplied>(of, block, space);
+    encode<Shape, kScales, Work::multiplied>(of, block, space);
   else if (of.x.rows.shift.data)
-    encode<Shape, Work::shifted_and_rotated>(of, block, space);
+    encode<Shape, kScales, Work::shifted_and_rotated>(of, block, space);
   else
-    encode<Shape, Work::rotated>(of, block, space);
+    encode<Shape, kScales, Work::rotated>(of, block, space);
 }
 
 std::uint32_t divided_up(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
@@ -67,7 +68,7 @@ std::uint32_t units_of(const ShortOperand& x) {
   return static_cast<std::uint32_t>(x.rows.x.shape[0] * x.rows.x.shape[1]);
 }
 std::uint32_t tokens_of(const ShortOperand& x) { return static_cast<std::uint32_t>(x.rows.x.shape[2]); }
-bool needs_all(const ShortOperand& x) { return x.rows.shift.data || x.rows.exponent.data; }
+bool is_of_groups(const ShortOperand& x) { return x.coding.scale_of == ScaleOf::group; }
 
 std::uint32_t leaves_of(const ShortOperand& x) { return divided_up(tokens_of(x), kLeafRows); }
 
@@ -76,16 +77,20 @@ std::uint32_t most_leaves(const ShortOperand& x) {
   return kMostLeavesOfPart * 64 / static_cast<std::uint32_t>(x.rows.x.shape[3]);
 }
 
-/// Whether parts of whole leaves are whole groups of tokens whose scales have a floor.
-bool has_whole_floors(const ShortOperand& x) {
-  const std::int64_t tokens = x.coding.groups.tokens;
-  return x.coding.making.block_floor.octaves == 0 || kLeafRows % tokens == 0;
+/// Tokens of groups that have a scale, or a floor of tokens' scales; 0: there are none.
+std::int64_t tokens_of_groups(const ShortOperand& x) {
+  return is_of_groups(x) || x.coding.making.block_floor.octaves > 0 ? x.coding.groups.tokens : 0;
+}
+/// Whether parts of whole leaves are whole groups.
+bool has_whole_groups(const ShortOperand& x) {
+  const std::int64_t tokens = tokens_of_groups(x);
+  return tokens == 0 || kLeafRows % tokens == 0;
 }
 
 /// Leaves of a part at least: of a sequence that needs all of its rows there are no more parts than a cluster
 /// has blocks.
 std::uint32_t least_leaves(const ShortOperand& x) {
-  if (!has_whole_floors(x)) return leaves_of(x);
+  if (!has_whole_groups(x)) return leaves_of(x);
   return needs_all(x) ? divided_up(leaves_of(x), kMostParts) : 1;
 }
 
@@ -110,7 +115,12 @@ HeldCut cut_for(std::span<const ShortOperand> operands) {
   HeldCut cut;
   while (cut.leaves < least || (cut.leaves < most_leaves(operands[0]) && blocks(cut.leaves) > few))
     cut.leaves *= 2;
-  if (operands[0].rows.x.shape[3] == 64 && blocks(cut.leaves) > few) cut.warps = kMostWarps / 2;
+  // note: groups that do not end with a turn of the warps are looked at in a turn before, which of rows that
+  // are rotated takes as long as codes.
+  const bool has_odd_groups = std::ranges::any_of(
+      operands, [](const ShortOperand& x) { return x.rows.hadamard > 0 && !has_whole_groups(x); });
+  if (operands[0].rows.x.shape[3] == 64 && blocks(cut.leaves) > few && !has_odd_groups)
+    cut.warps = kMostWarps / 2;
   return cut;
 }
 
@@ -123,8 +133,9 @@ std::uint32_t cluster_of(std::span<const ShortOperand> operands, const HeldCut& 
 /// Whether the current device runs code of the kernels that knows clusters.
 bool knows_clusters() {
   bool is_of_90 = false;
-  return runtime::may_overlap(reinterpret_cast<const void*>(held_sequences<SegmentShape<64>>), &is_of_90) ==
-             cudaSuccess &&
+  return runtime::may_overlap(
+             reinterpret_cast<const void*>(held_sequences<SegmentShape<64>, HeldScales::of_tokens>),
+             &is_of_90) == cudaSuccess &&
          is_of_90;
 }
 
@@ -160,24 +171,43 @@ void launch_shape(std::span<const ShortOperand> operands, void* stream) {
   // An even number, so that threads have whole eights of lines in turn, and a thread a channel or more.
   constexpr std::uint32_t kLeast = Shape::kDim / kWarp;
   const std::uint32_t threads = std::max(std::min(cut.warps, (tiles + 1) / 2 * 2), kLeast) * kWarp;
-  cudaFuncSetAttribute(held_sequences<Shape>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                       static_cast<int>(runtime::shared_bytes()));
-  if (cluster > 1)
-    runtime::launch_clusters(held_sequences<Shape>, cluster, blocks, threads, bytes, stream, all);
+  const auto launch = [&](auto* kernel) {
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         static_cast<int>(runtime::shared_bytes()));
+    if (cluster > 1)
+      runtime::launch_clusters(kernel, cluster, blocks, threads, bytes, stream, all);
+    else
+      runtime::launch(kernel, blocks, threads, bytes, stream, all);
+  };
+  if (std::ranges::any_of(operands, is_of_groups))
+    launch(held_sequences<Shape, HeldScales::of_groups_too>);
   else
-    runtime::launch(held_sequences<Shape>, blocks, threads, bytes, stream, all);
+    launch(held_sequences<Shape, HeldScales::of_tokens>);
 }
 
 }  // namespace
 
 bool can_hold(const ShortOperand& x) {
   const RowReading& r = x.rows;
-  if ((r.x.shape[3] != 64 && r.x.shape[3] != 128) || !takes_tokens(r, x.coding) || x.has_shift ||
-      r.order.sequences.cu_seqlens || x.coding.making.head_floor.octaves > 0 || r.x.shape[2] < 2 ||
-      units_of(x) == 0)
+  const Coding& k = x.coding;
+  const bool is_16_bit = r.x.dtype == DType::bf16 || r.x.dtype == DType::f16;
+  const bool has_dim = r.x.shape[3] == 64 || r.x.shape[3] == 128;
+  constexpr std::int64_t kBytes = 16;
+  if (!is_16_bit || !has_dim || !r.in_vectors || r.channels != r.dim || r.x.shape[2] < 2 ||
+      units_of(x) == 0 || r.order.sequences.cu_seqlens || x.has_shift || k.codes.dtype != DType::s8 ||
+      !is_multiple(k.codes, kBytes, kBytes) || k.making.is_shared() || k.making.largest_code > 127 ||
+      k.making.head_floor.octaves > 0 || k.scale_of == ScaleOf::nothing || k.groups.is_one)
     return false;
-  const bool has_floors = x.coding.making.block_floor.octaves > 0;
-  if (has_floors && r.x.shape[2] > x.coding.groups.tokens * kMostFloors) return false;
+  const bool is_rotated = r.hadamard == r.dim && !r.exponent.data,
+             is_multiplied = r.hadamard == 0 && !r.shift.data;
+  if (!is_rotated && !is_multiplied) return false;
+  const bool has_floor = k.making.block_floor.octaves > 0, is_key_block = k.groups.tokens > 0;
+  if (has_floor && (is_rotated || is_of_groups(x))) return false;
+  if (is_of_groups(x) && is_key_block != is_rotated) return false;
+  // Of V scales of the sequence where it is equalised, of K of key blocks: of others there is no statistic.
+  if (is_of_groups(x) && (!needs_all(x) || (is_rotated && k.channel_groups > 1))) return false;
+  const std::int64_t of_group = tokens_of_groups(x);
+  if (of_group > 0 && (r.x.shape[2] > of_group * kMostGroups)) return false;
   return least_leaves(x) <= most_leaves(x);
 }
 

@@ -44,8 +44,8 @@ struct HalfColumns {
   const uint4* lines;
   int segment, half, length, lane;
 
-  /// body(codes) with the numbers of two tokens one after the other, and the last one of an odd length twice
-  /// where body takes a third argument: body(codes, tokens).
+  /// body(first, second, tokens) with the numbers of two tokens, one pair after the other; of an odd length
+  /// the last one is there twice, and tokens is 1.
   template <class Body>
   __device__ void for_each_pair(const Body& body) const {
     constexpr int kAtOnce = 32;
@@ -150,7 +150,7 @@ __device__ PairSum square_sum(const SegmentColumns<Shape>& of) {
 /// The same of one channel.
 struct SquaresOfChannel {
   float sum;
-  std::uint32_t range;
+  std::uint32_t range, largest;  ///< largest: |x| as bits
 };
 template <DType kType, class Shape>
 __device__ SquaresOfChannel square_sum(const HalfColumns<Shape>& of) {
@@ -163,7 +163,7 @@ __device__ SquaresOfChannel square_sum(const HalfColumns<Shape>& of) {
     range.see(a | b << 16);
   });
   if (!is_finite(sum)) sum = float_of(kF32Inf);
-  return {sum, joined_range(range.of<kType>(0), range.of<kType>(1))};
+  return {sum, joined_range(range.of<kType>(0), range.of<kType>(1)), range.largest<kType>()};
 }
 
 }  // namespace octet::cuda

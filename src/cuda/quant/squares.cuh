@@ -26,6 +26,12 @@ struct PairRange {
     most = __vmaxu2(most, size);
     below = __vmins2(below, size - 0x00010001u);
   }
+  /// The largest |x| of both as bits.
+  template <DType kType>
+  __device__ std::uint32_t largest() const {
+    const std::uint32_t size = max(most & 0x7fffu, most >> 16 & 0x7fffu);
+    return kType == DType::bf16 ? size << 16 : bits_of(ptx::number_of_f16(size));
+  }
   /// Of channel 0 or 1.
   template <DType kType>
   __device__ std::uint32_t of(int channel) const {
