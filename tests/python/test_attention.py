@@ -208,6 +208,29 @@ def test_a_plan_serves_threads_at_once():
     assert not wrong
 
 
+@pytest.mark.parametrize("given", [{"causal": 1}, {"key_block": 64.0}, {"return_lse": 1}, {"scheme": "int9"}, {"window_size": 3}])
+def test_a_call_that_is_known_still_refuses_what_equals_its_arguments(given):
+    q, k, v = problem()
+    octet.attention(q, k, v, causal=True, key_block=64, return_lse=True)
+    with pytest.raises((TypeError, ValueError), match=next(iter(given))):
+        octet.attention(q, k, v, **({"causal": True, "key_block": 64, "return_lse": True} | given))
+
+
+def test_calls_that_differ_in_one_argument_have_plans_of_their_own():
+    q, k, v = problem(m=33, n=70)
+    wide = [np.concatenate([x, x], axis=1) for x in (q, k, v)]
+    calls = [
+        ((q, k, v), {}), ((q, k, v), {"causal": True}), ((q, k, v), {"window_size": (9, 0)}), ((q, k, v), {"window_size": [9, 0]}),
+        ((q, k, v), {"softmax_scale": 0.5}), ((q, k, v), {"scheme": "int8_full"}), ((q, k, v), {"recipe": {"k": "block"}}), (wide, {}),
+        ((q, k, v), {"attn_mask": np.ones((33, 70), bool)}), ((q, k, v), {"attn_mask": np.zeros((33, 70), np.float32)}),
+        ((q, k, v), {"out_dtype": "f16"}), ((q, k, v), {"key_block": 32}), ([x.astype(np.float16) for x in (q, k, v)], {}),
+    ]  # fmt: skip
+    alone = [octet.plan(*arrays, **arguments)(*arrays, attn_mask=arguments.get("attn_mask")) for arrays, arguments in calls]
+    for _ in range(2):  # the first time plans are made, the second time they are found
+        for (arrays, arguments), wanted in zip(calls, alone):
+            np.testing.assert_array_equal(octet.attention(*arrays, **arguments), wanted, err_msg=str(arguments))
+
+
 def test_a_plan_that_failed_once_works_again():
     q, k, v = problem()
     plan = octet.plan(q, k, v)

@@ -29,26 +29,27 @@ def scaled_dot_product_attention(
         raise UnsupportedError(refusal("dropout_p", dropout_p, "octet computes attention without dropout", "pass 0.0, as in evaluation"))
     if attn_mask is not None and is_causal:
         raise wrong("is_causal", True, "attn_mask is given too", "pass one of them, or a mask that has both")
-    for name, x in (("query", query), ("key", key), ("value", value)):
-        if x.dim() < 2:
-            raise wrong(f"{name}.shape", tuple(x.shape), "it must have 2 axes or more", "pass [..., heads, tokens, dim]")
     if torch.is_autocast_enabled(query.device.type):
         dtype = torch.get_autocast_dtype(query.device.type)
         query, key, value = (x.to(dtype) if x.is_floating_point() else x for x in (query, key, value))
         if attn_mask is not None and attn_mask.is_floating_point():
             attn_mask = attn_mask.to(dtype)
-    plain = query.dim() == 4 and key.dim() == 4 and value.dim() == 4 and query.shape[0] == key.shape[0] == value.shape[0]
-    if plain and query.shape[1] == key.shape[1] == value.shape[1]:
-        lead, heads = (query.shape[0],), (query.shape[1], key.shape[1])
+    of_q, of_k, of_v = query.shape, key.shape, value.shape
+    # What nearly all models pass. note: one by one, for slices of torch.Size take a microsecond.
+    same = len(of_q) == len(of_k) == len(of_v) == 4 and of_q[0] == of_k[0] == of_v[0] and of_q[1] == of_k[1] == of_v[1]
+    if same:
+        lead, heads = (of_q[0],), of_q[1]
         q, k, v = query, key, value
     else:
-        lead, heads = _leading(query, key, value, enable_gqa)
-        q, k, v = _four(query, lead, heads[0]), _four(key, lead, heads[1]), _four(value, lead, heads[1])
-    tokens_q, tokens_k = query.shape[-2], key.shape[-2]
-    out_shape = (*lead, *((heads[0],) if query.dim() > 2 or heads[0] != 1 else ()), tokens_q, value.shape[-1])
-    if 0 in (*lead, heads[0], tokens_q):
-        return query.new_empty(out_shape)
-    mask = None if attn_mask is None else _mask(attn_mask, lead, heads[0], tokens_q, tokens_k)
+        for name, shape in (("query", of_q), ("key", of_k), ("value", of_v)):
+            if len(shape) < 2:
+                raise wrong(f"{name}.shape", tuple(shape), "it must have 2 axes or more", "pass [..., heads, tokens, dim]")
+        lead, (heads, heads_kv) = _leading(query, key, value, enable_gqa)
+        q, k, v = _four(query, lead, heads), _four(key, lead, heads_kv), _four(value, lead, heads_kv)
+    tokens_q, tokens_k = of_q[-2], of_k[-2]
+    if tokens_q == 0 or heads == 0 or 0 in lead:
+        return query.new_empty(_out_shape(of_q, of_v, lead, heads))
+    mask = None if attn_mask is None else _mask(attn_mask, lead, heads, tokens_q, tokens_k)
     right = -1
     if is_causal and tokens_q < tokens_k:
         k, v = k[:, :, :tokens_q], v[:, :, :tokens_q]  # no query sees what lies behind
@@ -58,7 +59,11 @@ def scaled_dot_product_attention(
         q, k, v, scheme=scheme, causal=is_causal, window_size=(-1, right), softmax_scale=scale, attn_mask=mask, recipe=recipe, options=options,
         key_block=key_block, backend=backend,
     )  # fmt: skip
-    return o if plain else o.reshape(out_shape)
+    return o if same else o.reshape(_out_shape(of_q, of_v, lead, heads))
+
+
+def _out_shape(of_q: torch.Size, of_v: torch.Size, lead: tuple, heads: int) -> tuple:
+    return (*lead, *((heads,) if len(of_q) > 2 or heads != 1 else ()), of_q[-2], of_v[-1])
 
 
 def _leading(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enable_gqa: bool) -> tuple[tuple, tuple[int, int]]:
