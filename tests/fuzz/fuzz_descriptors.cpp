@@ -73,7 +73,8 @@ class Memory {
     if (bytes > kMaxBytes) return;
     std::uint8_t* base = allocate(static_cast<std::size_t>(bytes));
     if (x.dtype == OCTET_F32) fill(reinterpret_cast<float*>(base), static_cast<std::size_t>(bytes / 4));
-    x.data = x.dtype == OCTET_S4 ? base : base - low * size;
+    // note: two numbers a byte; an odd way down is refused.
+    x.data = base - (x.dtype == OCTET_S4 ? low / 2 : low * size);
   }
 
   std::uint8_t* allocate(std::size_t bytes) {
