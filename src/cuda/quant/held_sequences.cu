@@ -72,9 +72,19 @@ bool is_of_groups(const ShortOperand& x) { return x.coding.scale_of == ScaleOf::
 
 std::uint32_t leaves_of(const ShortOperand& x) { return divided_up(tokens_of(x), kLeafRows); }
 
-/// Leaves that a block holds at most: 64 KB of rows, so that three blocks share a processor.
+/// Leaves that a block holds at most, a power of two: 64 KB of rows, where three such blocks share a
+/// processor (Hopper's), else fewer.
 std::uint32_t most_leaves(const ShortOperand& x) {
-  return kMostLeavesOfPart * 64 / static_cast<std::uint32_t>(x.rows.x.shape[3]);
+  constexpr std::int64_t kLeastBlocks = 3;
+  const std::int64_t dim = x.rows.x.shape[3];
+  const auto bytes = [&](std::uint32_t leaves) {
+    const int rows = static_cast<int>(leaves) * kLeafRows;
+    return static_cast<std::int64_t>(dim == 64 ? HeldSpace<SegmentShape<64>>::bytes(rows)
+                                               : HeldSpace<SegmentShape<128>>::bytes(rows));
+  };
+  auto leaves = static_cast<std::uint32_t>(kMostLeavesOfPart * 64 / dim);
+  while (leaves > 1 && runtime::blocks_of(bytes(leaves)) < kLeastBlocks) leaves /= 2;
+  return leaves;
 }
 
 /// Tokens of groups that have a scale, or a floor of tokens' scales; 0: there are none.

@@ -46,7 +46,9 @@ constexpr Group kGroups[] = {
      [](const std::string& w) { return w.starts_with("d") && !w.ends_with("-causal"); }},
     {"The same, causal, and a model of 32 heads over 8",
      [](const std::string& w) { return w.ends_with("-causal"); }},
-    {"One query and few against many keys", [](const std::string& w) { return w.starts_with("step"); }},
+    {"Images, as diffusion models see them", [](const std::string& w) { return w.starts_with("image-"); }},
+    {"One query, few, and chunks of a prompt against many keys",
+     [](const std::string& w) { return w.starts_with("step") || w.starts_with("chunk-"); }},
 };
 
 std::string gpu_provenance(const Json& d) {
