@@ -225,8 +225,9 @@ bool can_hold(const ShortOperand& x) {
 bool should_hold(std::span<const ShortOperand> operands) {
   // Shorter sequences, unless they are many, are better off where all threads share their sums.
   constexpr std::uint32_t kManyOfProcessor = 2, kLongElements = 32 * 1024;
-  // More than that is read faster by kernels whose warps have their next rows on the way, even twice.
-  constexpr std::int64_t kMostOfClusters = std::int64_t{64} << 20;  // bytes of all operands
+  // More than that in parts is read faster by kernels whose warps have their next rows on the way, even
+  // twice.
+  constexpr std::int64_t kMostOfParts = std::int64_t{64} << 20;  // bytes of all operands
   std::uint32_t sequences = 0, longest = 0;
   std::int64_t elements = 0;
   bool has_statistic = false;
@@ -240,8 +241,11 @@ bool should_hold(std::span<const ShortOperand> operands) {
   }
   if (!has_statistic) return false;
   if (sequences < kManyOfProcessor * processors() && longest < kLongElements) return false;
-  if (cluster_of(operands, cut_for(operands)) == 1) return true;
-  return 2 * elements <= kMostOfClusters && knows_clusters();
+  const HeldCut cut = cut_for(operands);
+  const bool is_whole =
+      std::ranges::all_of(operands, [&](const ShortOperand& x) { return leaves_of(x) <= cut.leaves; });
+  if (is_whole) return true;
+  return 2 * elements <= kMostOfParts && (cluster_of(operands, cut) == 1 || knows_clusters());
 }
 
 void launch_held_sequences(std::span<const ShortOperand> operands, void* stream) {
