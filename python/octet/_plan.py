@@ -374,7 +374,7 @@ class PlansAsGiven:
         """The plan of a call of (q, k, v), or make() of the first one, which also tells what is wrong with it. what: all other arguments."""
         q, k, v = arrays
         try:
-            # note: formats and sizes of all arrays, but of the others' devices only what a call looks at anyway.
+            # note: of devices q's alone, for a call itself refuses arrays that lie elsewhere.
             given = (
                 q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype, _abi.CPU if type(q) is np.ndarray else q.device,
                 None if attn_mask is None else attn_mask.dtype, None if cu_seqlens_q is None else len(cu_seqlens_q),
