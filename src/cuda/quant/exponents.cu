@@ -41,8 +41,7 @@ __device__ Place place_of(const TokenGroup& leaf) {
   return p;
 }
 
-/// The exponent field of the least number of a channel that is not 0 (Inf's where there is none) and of the
-/// largest, as Subtrees::range has them. Of all kinds of rows.
+/// The ranges of a thread's channels, of all kinds of rows.
 struct Range {
   std::uint32_t below[kChannels];  // 2 * bits - 1: without the sign, and 0 is the largest number
   float most[kChannels];
@@ -59,7 +58,7 @@ struct Range {
     }
   }
   __device__ std::uint32_t of(int i) const {
-    return (below[i] + 1) >> (kF32MantissaBits + 1) | bits_of(most[i]) >> kF32MantissaBits << 8;
+    return range_of_sizes((below[i] + 1) >> (kF32MantissaBits + 1), bits_of(most[i]));
   }
 };
 
@@ -145,17 +144,34 @@ __global__ __launch_bounds__(kLeafThreads) void square_leaves(const __grid_const
     store_subtree<Ranges::joined>(trees, at.slot, channel, r.dim, sum, range);
 }
 
-/// exponent[channel] of a sequence of a head from the channels' sums of scaled squares; of the block, whose
-/// first threads have a channel each and the others none.
+/// Scales of a sequence of a head or of its channels; of the block. amax: of the thread's channel, equalised.
+__device__ void write_scales(const RowReading& r, const UnitPlace& at, const SequenceScaling& of, float amax,
+                             std::int64_t* shared) {
+  const int channel = static_cast<int>(threadIdx.x);
+  if (of.channel_groups == 1) {
+    __syncthreads();  // nobody reads what warps had
+    amax = float_of(static_cast<std::uint32_t>(largest_of_block(bits_of(amax), shared, kThreads / kWarp)));
+  }
+  if (channel >= of.channel_groups) return;
+  Place p;
+  p.b = at.b, p.h = at.h, p.s = at.s;
+  const std::int64_t slot = of.groups.slot(r.order.sequences, static_cast<std::int32_t>(r.x.shape[1]), p);
+  const quant::Scale scale = of.making.of(amax, 0);
+  static_cast<float*>(of.scales.data)[at.offset(r, of.scales) + channel * of.scales.stride[3]] = scale.scale;
+  of.rscale[slot * of.channel_groups + channel] = scale.rscale;
+}
+
+/// exponent[channel] of a sequence of a head from the channels' sums of scaled squares, and scales; of the
+/// block, whose first threads have a channel each and the others none.
 __device__ void write_exponents(const RowReading& r, const UnitPlace& at, const TensorView& exponent,
-                                float sum, float amax, std::int64_t* shared) {
+                                const SequenceScaling& scaling, float sum, float amax, std::int64_t* shared) {
   const int channel = static_cast<int>(threadIdx.x);
   const bool counts = channel < r.channels && amax > 0;
   const std::int64_t order = counts ? quant::norm_order(__fsqrt_rn(sum), amax) : INT64_MIN;
   const std::int64_t largest = largest_of_block(order, shared, kThreads / kWarp);
-  if (channel < r.channels)
-    static_cast<std::int32_t*>(exponent.data)[at.offset(r, exponent) + channel] =
-        quant::channel_exponent(order, largest, amax);
+  const std::int32_t own = counts ? quant::channel_exponent(order, largest, amax) : 0;
+  if (channel < r.channels) static_cast<std::int32_t*>(exponent.data)[at.offset(r, exponent) + channel] = own;
+  if (scaling.rscale) write_scales(r, at, scaling, counts ? amax * power_of_two(-own) : 0, shared);
 }
 
 /// How the first try to add squares went, if there was one.
@@ -166,7 +182,8 @@ enum class Squares : std::int32_t { not_added, added };
 template <class Stored>
 __device__ void add_squares_again(const RowReading& r, const Subtrees& trees, const UnitPlace& at,
                                   const SubtreesOfSequence& of, const TensorView& exponent,
-                                  SubtreeSpace<kThreads>& space, std::int64_t* orders) {
+                                  const SequenceScaling& scaling, SubtreeSpace<kThreads>& space,
+                                  std::int64_t* orders) {
   __shared__ std::uint32_t largest[kThreads];
   __shared__ Factors factors;
   factors.fill(r);
@@ -225,15 +242,14 @@ __device__ void add_squares_again(const RowReading& r, const Subtrees& trees, co
     sum = tree_sum(of.count, [&](int i) { return from[i * trees.stride]; });
     amax = float_of(largest[channel]);
   }
-  write_exponents(r, at, exponent, sum, amax, orders);
+  write_exponents(r, at, exponent, scaling, sum, amax, orders);
 }
 
 /// A block a sequence and head: its threads are channels, and parts of the sequence beside each other.
 template <class Stored>
-__global__ __launch_bounds__(kThreads) void finish_exponents(const __grid_constant__ RowReading r,
-                                                             const __grid_constant__ Subtrees trees,
-                                                             Squares squares,
-                                                             const __grid_constant__ TensorView exponent) {
+__global__ __launch_bounds__(kThreads) void finish_exponents(
+    const __grid_constant__ RowReading r, const __grid_constant__ Subtrees trees, Squares squares,
+    const __grid_constant__ TensorView exponent, const __grid_constant__ SequenceScaling scaling) {
   __shared__ SubtreeSpace<kThreads> space;
   __shared__ std::int64_t orders[kWarp];
   const Begun begun(r.begin);
@@ -271,9 +287,9 @@ __global__ __launch_bounds__(kThreads) void finish_exponents(const __grid_consta
     }
   }
   if (__syncthreads_and(of_channel.is_good))
-    write_exponents(r, at, exponent, of_channel.sum, of_channel.amax, orders);
+    write_exponents(r, at, exponent, scaling, of_channel.sum, of_channel.amax, orders);
   else
-    add_squares_again<Stored>(r, trees, at, of, exponent, space, orders);
+    add_squares_again<Stored>(r, trees, at, of, exponent, scaling, space, orders);
 }
 
 }  // namespace
@@ -287,13 +303,13 @@ void launch_squares(const RowReading& rows, const Subtrees& trees, void* stream)
 }
 
 void launch_exponents(const RowReading& rows, const Subtrees& trees, const TensorView& exponent,
-                      void* stream) {
+                      const SequenceScaling& scaling, void* stream) {
   const std::uint32_t units = units_of(rows);
   if (units == 0) return;
   const bool is_f32 = rows.x.dtype == DType::f32;
   const Squares squares = rows.hadamard > 0 ? Squares::not_added : Squares::added;
   runtime::launch(is_f32 ? finish_exponents<float> : finish_exponents<std::uint16_t>, units, kThreads, 0,
-                  stream, rows, trees, squares, exponent);
+                  stream, rows, trees, squares, exponent, scaling);
 }
 
 }  // namespace octet::cuda

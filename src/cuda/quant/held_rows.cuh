@@ -37,7 +37,7 @@ struct HeldPart {
 template <class Shape>
 struct alignas(128) HeldSpace {
   struct Leaf {
-    std::uint32_t sum[Shape::kDim], range[Shape::kDim], largest[Shape::kDim];
+    std::uint32_t sum[Shape::kDim], range[Shape::kDim];
   };
   using OfChannels = float4[Shape::kLanes][Shape::kCount / 4 + 1];  // segments begin in different banks
 
@@ -208,34 +208,25 @@ class HeldRows {
     put(space_.words, float_of(bits_of(mean) ^ r_.sign[c / kWarp] >> c % kWarp << 31));
   }
 
-  /// A channel's norm, and its largest |x|.
-  struct Norm {
-    SquareSum squares;
-    std::uint32_t largest = 0;
-  };
   __device__ void find_channels() const {
     sum_leaves([&](const HalfColumns<Shape>& columns, Leaf& leaf, int at) {
       const SquaresOfChannel of =
           r_.x.dtype == DType::f16 ? square_sum<DType::f16>(columns) : square_sum<DType::bf16>(columns);
       leaf.sum[at] = bits_of(of.sum), leaf.range[at] = of.range;
-      if (has_one_scale()) leaf.largest[at] = of.largest;
     });
-    Norm norm;
+    SquareSum squares;
     if (has_channel()) {
       std::uint32_t range = kRangeOfZeros;
-      for (int i = 0; i < leaf_count(); ++i) {
-        range = joined_range(range, leaf_word(i, &Leaf::range));
-        if (has_one_scale()) norm.largest = max(norm.largest, leaf_word(i, &Leaf::largest));
-      }
-      norm.squares = scaled_squares(sum_of_leaves(), range);
+      for (int i = 0; i < leaf_count(); ++i) range = joined_range(range, leaf_word(i, &Leaf::range));
+      squares = scaled_squares(sum_of_leaves(), range);
     }
     // note: all blocks of a cluster have the same numbers.
-    if (!__syncthreads_and(norm.squares.is_good)) [[unlikely]]
-      norm = add_squares_again();
+    if (!__syncthreads_and(squares.is_good)) [[unlikely]]
+      squares = add_squares_again();
     leave();
-    const float factor = equaliser(norm.squares);
+    const float factor = equaliser(squares);
     put(space_.words, factor);
-    if (has_one_scale()) put_scale(float_of(norm.largest) * factor);
+    if (has_one_scale()) put_scale(squares.amax * factor);
   }
   /// What the thread's channel is multiplied by.
   __device__ float equaliser(const SquareSum& of) const {
@@ -267,10 +258,10 @@ class HeldRows {
 
   // --- Where squares as they are do not do, which is rare: two more passes, rows with NaN or Inf as zeros
 
-  __device__ Norm add_squares_again() const {
+  __device__ SquareSum add_squares_again() const {
     clear_bad_rows();
-    Norm norm;
-    std::uint32_t& most = norm.largest;
+    SquareSum squares;
+    std::uint32_t most = 0;
     if (has_channel()) {
       for (int row = 0; row < at_.rows; ++row) most = max(most, size_bits(number(row)));
       space_.largest[channel()] = most;
@@ -290,8 +281,8 @@ class HeldRows {
       }
     }
     meet();
-    if (has_channel()) norm.squares.sum = sum_of_leaves(), norm.squares.amax = float_of(most);
-    return norm;
+    if (has_channel()) squares.sum = sum_of_leaves(), squares.amax = float_of(most);
+    return squares;
   }
   /// Of the thread's channel.
   __device__ float number(int row) const {

@@ -150,7 +150,7 @@ __device__ PairSum square_sum(const SegmentColumns<Shape>& of) {
 /// The same of one channel.
 struct SquaresOfChannel {
   float sum;
-  std::uint32_t range, largest;  ///< largest: |x| as bits
+  std::uint32_t range;
 };
 template <DType kType, class Shape>
 __device__ SquaresOfChannel square_sum(const HalfColumns<Shape>& of) {
@@ -163,7 +163,7 @@ __device__ SquaresOfChannel square_sum(const HalfColumns<Shape>& of) {
     range.see(a | b << 16);
   });
   if (!is_finite(sum)) sum = float_of(kF32Inf);
-  return {sum, joined_range(range.of<kType>(0), range.of<kType>(1)), range.largest<kType>()};
+  return {sum, joined_range(range.of<kType>(0), range.of<kType>(1))};
 }
 
 }  // namespace octet::cuda

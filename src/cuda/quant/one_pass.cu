@@ -9,6 +9,7 @@
 
 #include "cuda/ptx/grid.cuh"
 #include "cuda/quant/one_pass_roles.cuh"
+#include "cuda/quant/plan.cuh"
 #include "cuda/runtime/device.h"
 #include "cuda/runtime/launch.cuh"
 #include "cuda/runtime/launch_together.cuh"
@@ -23,18 +24,18 @@ __global__ __launch_bounds__(kThreads) void clear_words(const __grid_constant__ 
   if (i < plan.told / 4) reinterpret_cast<uint4*>(plan.of_leaves)[i] = {kUntold, kUntold, kUntold, kUntold};
 }
 
-template <class Shape, Work kWork>
+template <class Shape, Work kWork, Scaled kScaled>
 __global__ __launch_bounds__(kOnePassThreads,
                              1) void encode_in_one_pass(const __grid_constant__ RowReading r,
                                                         const __grid_constant__ Coding k,
                                                         const __grid_constant__ Signs<Shape> signs,
                                                         const __grid_constant__ OnePassPlan plan,
-                                                        int tiles_of_floor) {
+                                                        int tiles_of_group) {
 #if __CUDA_ARCH__ >= 900  // note: what waits for barriers is in no older code, see is_built()
   extern __shared__ __align__(128) uint4 shared_memory[];  // row_place() counts on it
   auto& shared = *reinterpret_cast<LeafRing<Shape, kCoders>*>(shared_memory);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarp;
-  const OnePass<Shape, kWork> pass(r, k, plan, tiles_of_floor, shared);
+  const OnePass<Shape, kWork, kScaled> pass(r, k, plan, tiles_of_group, shared);
   pass.open();
   if (thread < Shape::kDim / kChannels) shared.flips[thread] = signs.flips[thread];
   __syncthreads();
@@ -58,7 +59,8 @@ __global__ __launch_bounds__(kOnePassThreads,
 bool is_built() {
   constexpr int kLeastPtx = 90;
   cudaFuncAttributes built;
-  return cudaFuncGetAttributes(&built, encode_in_one_pass<SegmentShape<128>, Work::multiplied>) ==
+  return cudaFuncGetAttributes(&built,
+                               encode_in_one_pass<SegmentShape<128>, Work::multiplied, Scaled::tokens>) ==
              cudaSuccess &&
          built.ptxVersion >= kLeastPtx && runtime::launches_together();
 }
@@ -71,16 +73,18 @@ template <class Shape>
 cudaError_t launch_shape(const RowReading& rows, const Coding& coding, const OnePassPlan& plan,
                          void* stream) {
   constexpr int kBytes = sizeof(LeafRing<Shape, kCoders>);
-  const int tiles_of_floor =
-      coding.making.block_floor.octaves > 0 ? static_cast<int>(coding.groups.tokens) / Shape::kRows : 0;
+  const int tiles_of_group = static_cast<int>(coding.groups.tokens) / Shape::kRows;
   const auto launch = [&](auto* kernel) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
     return runtime::launch_together(kernel, std::min(plan.leaves, processors()), kOnePassThreads, kBytes,
-                                    stream, rows, coding, Signs<Shape>(rows), plan, tiles_of_floor);
+                                    stream, rows, coding, Signs<Shape>(rows), plan, tiles_of_group);
   };
-  return statistic_of(rows) == Statistic::norms
-             ? launch(encode_in_one_pass<Shape, Work::multiplied>)
-             : launch(encode_in_one_pass<Shape, Work::shifted_and_rotated>);
+  const bool is_token = coding.scale_of == ScaleOf::token;
+  if (statistic_of(rows) == Statistic::norms)
+    return is_token ? launch(encode_in_one_pass<Shape, Work::multiplied, Scaled::tokens>)
+                    : launch(encode_in_one_pass<Shape, Work::multiplied, Scaled::sequences>);
+  return is_token ? launch(encode_in_one_pass<Shape, Work::shifted_and_rotated, Scaled::tokens>)
+                  : launch(encode_in_one_pass<Shape, Work::shifted_and_rotated, Scaled::key_blocks>);
 }
 
 std::int64_t leaves_of_unit(const std::array<std::int64_t, 4>& shape) {
@@ -109,14 +113,24 @@ std::int64_t one_pass_bytes(const std::array<std::int64_t, 4>& shape, Statistic 
 
 bool takes_one_pass(const RowReading& rows, const Coding& coding) {
   const ScaleMaking& making = coding.making;
+  const bool is_16_bit = rows.x.dtype == DType::bf16 || rows.x.dtype == DType::f16;
+  constexpr std::int64_t kBytes = 16;
+  if (!is_16_bit || !rows.in_vectors || rows.channels != rows.dim || coding.codes.dtype != DType::s8 ||
+      !is_multiple(coding.codes, kBytes, kBytes) || making.is_shared() || making.largest_code > 127 ||
+      making.head_floor.octaves > 0)
+    return false;
+  const bool is_rotated = rows.hadamard == rows.dim && rows.shift.data && !rows.exponent.data,
+             is_multiplied = rows.hadamard == 0 && rows.exponent.data && !rows.shift.data;
+  const bool is_group = coding.scale_of == ScaleOf::group, has_floor = making.block_floor.octaves > 0;
+  const std::int64_t of_group = coding.groups.is_one ? 0 : coding.groups.tokens;
+  // Of K key blocks have scales, or tokens; of V sequences (floors are of key blocks there), or tokens.
+  bool is_scale = coding.scale_of == ScaleOf::token && (!has_floor || is_multiplied);
+  if (is_group) is_scale = !coding.groups.is_one && !has_floor && (of_group > 0) == is_rotated;
   // A leaf is whole key blocks, and they are whole tiles.
   constexpr std::int64_t kTileRows = 32;
-  const bool is_floor = making.block_floor.octaves == 0 ||
-                        (kLeafRows % coding.groups.tokens == 0 && coding.groups.tokens % kTileRows == 0);
-  const bool is_work = rows.hadamard > 0 ? rows.shift.data && making.block_floor.octaves == 0
-                                         : rows.exponent.data && !rows.shift.data;
-  return takes_shape(rows.x.shape) && has_room(rows.x.shape) && !rows.order.sequences.cu_seqlens && is_work &&
-         is_floor && making.head_floor.octaves == 0 && runtime::is_hopper() && is_built();
+  const bool is_whole = of_group == 0 || (kLeafRows % of_group == 0 && of_group % kTileRows == 0);
+  return (is_rotated || is_multiplied) && is_scale && is_whole && takes_shape(rows.x.shape) &&
+         has_room(rows.x.shape) && !rows.order.sequences.cu_seqlens && runtime::is_hopper() && is_built();
 }
 
 void clear_for_one_pass(const RowReading& rows, void* scratch, Begin begin, void* stream) {

@@ -16,8 +16,9 @@ enum class Statistic : std::int32_t {
 /// Bytes of scratch memory that launch_one_pass() needs for x of `shape`.
 std::int64_t one_pass_bytes(const std::array<std::int64_t, 4>& shape, Statistic statistic);
 
-/// Whether launch_one_pass() takes these rows and codes, of which takes_tokens() is true, and is the faster
-/// way. rows: with the shift or exponent that the statistic is written to.
+/// Whether launch_one_pass() takes these rows and codes, and is the faster way: s8 of 16-bit rows, with
+/// scales of tokens, of K's key blocks, or of V's sequences or their channels. rows: with the shift or
+/// exponent that the statistic is written to.
 bool takes_one_pass(const RowReading& rows, const Coding& coding);
 
 /// What its blocks of threads tell each other is untold from then on: before each launch_one_pass().

@@ -1,6 +1,6 @@
-// What each warp of a block of one_pass.cu does: statistics and codes of s8 with a scale a token, from one
-// reading of 16-bit rows of 64 or 128 channels. A block has leaves of 128 tokens in a ring in shared memory
-// from their arrival until they have become codes.
+// What each warp of a block of one_pass.cu does: statistics, scales and codes of s8 from one reading of
+// 16-bit rows of 64 or 128 channels. A block has leaves of 128 tokens in a ring in shared memory from their
+// arrival until they have become codes.
 //   loader     copies leaves into the ring
 //   measurers  add up leaves and tell the sums
 //   finisher   ends trees: of 8 channels of a unit in every so many units, from what all blocks have told
@@ -35,7 +35,14 @@ inline constexpr int kOnePassThreads = (kFirstMeasurer + kMeasurers) * kWarp;  /
 /// has its first leaf goes through all of it again.
 enum class Round { first, again };
 
-template <class Shape, Work kWork>
+/// What has a scale.
+enum class Scaled : std::int32_t {
+  tokens,
+  key_blocks,  ///< of K
+  sequences,   ///< of V's heads, or their channels
+};
+
+template <class Shape, Work kWork, Scaled kScaled>
 class OnePass {
  public:
   using Shared = LeafRing<Shape, kCoders>;
@@ -44,9 +51,10 @@ class OnePass {
   using Places = WordPlaces<kIsNorms ? 2 : 1, kDim>;
   using Ends = TreeEnds<Places>;
 
-  __device__ OnePass(const RowReading& r, const Coding& k, const OnePassPlan& plan, int tiles_of_floor,
+  /// tiles_of_group: of key blocks that have a scale or are a floor; 0: there are none.
+  __device__ OnePass(const RowReading& r, const Coding& k, const OnePassPlan& plan, int tiles_of_group,
                      Shared& shared)
-      : r_(r), k_(k), plan_(plan), tiles_of_floor_(tiles_of_floor), shared_(shared) {}
+      : r_(r), k_(k), plan_(plan), tiles_of_group_(tiles_of_group), shared_(shared) {}
 
   /// The block's leaves, of all units.
   __device__ void open() const {
@@ -75,7 +83,8 @@ class OnePass {
 
   /// Once the walk is done: gives a unit that was left its exponents, and the block a walk through its
   /// leaves, the first of which is number `begin` of the block's. False where there is none (more). next: the
-  /// leaf of the block to look at first; both are 0 before the first call. Of the block.
+  /// leaf of the block to look at first; both are 0 before the first call. Of the block. Units whose tokens
+  /// share scales get all that they lack, and nobody walks.
   __device__ bool has_unit_again(int& next, int& begin) const {
     __syncthreads();
     if (shared_.is_unit_left == 0) return false;
@@ -91,6 +100,10 @@ class OnePass {
       using Again = SquaresAgain<Shape, kOnePassThreads>;
       Again::write_exponents(r_, plan_, first, number,
                              *reinterpret_cast<typename Again::Space*>(shared_.lines));
+      if constexpr (kScaled == Scaled::sequences) {
+        Again::write_scaled(r_, k_, plan_, first, *reinterpret_cast<typename Again::Space*>(shared_.lines));
+        continue;
+      }
       if (threadIdx.x == 0) {
         const auto leaves = static_cast<std::uint32_t>(static_cast<std::int32_t>(plan_.leaves_of_unit));
         shared_.walk = {number - static_cast<std::uint32_t>(begin), 1, number + leaves};
@@ -229,22 +242,24 @@ class OnePass {
       const std::int32_t token = leaf.begin + tile * Shape::kRows;
       // note: what is left for the next round is not written now, for another block might write it before.
       const int count = kIsNorms && shared_.is_left[place] ? 0 : leaf.length - tile * Shape::kRows;
-      std::uint32_t peak = largest_bits(v);
-#pragma unroll
-      for (int distance = 1; distance < Shape::kLanes; distance *= 2)
-        peak = max(peak, __shfl_xor_sync(kAllLanes, peak, distance));
-      const bool exists = row < count;
-      // A row with NaN or Inf is zeros: NaN is, and times 0 all others are.
-      const bool is_bad = peak >= kInfBits;
-      if (is_bad && exists && k_.non_finite) *k_.non_finite = 1;
-      if (is_bad || !exists) peak = 0;
-      float floor = 0;
-      if (kIsNorms && tiles_of_floor_ > 0) floor = floor_of_block(n, tile, peak);
-      const quant::Scale scale = k_.making.of(float_of(peak), floor);
-      if (part == 0 && exists)
-        static_cast<float*>(k_.scales.data)[row_offset(k_.scales, leaf.b, leaf.h, token + row)] = scale.scale;
+      float rscale = 1;
+      if constexpr (kScaled != Scaled::sequences) {
+        const Peak peak(v, row < count);
+        if (peak.is_bad && row < count && k_.non_finite) *k_.non_finite = 1;
+        const bool is_first = row == 0 && count > 0 && tile % max(tiles_of_group_, 1) == 0;
+        quant::Scale scale;
+        if constexpr (kScaled == Scaled::key_blocks) {
+          scale = k_.making.of(peak_of_group(n, tile, peak.bits), 0);
+          if (part == 0 && is_first) put_scale(leaf, k_.groups.by_tokens.quotient(token), scale.scale);
+        } else {
+          const float floor = kIsNorms && tiles_of_group_ > 0 ? floor_of_group(n, tile, peak.bits) : 0.0f;
+          scale = k_.making.of(float_of(peak.bits), floor);
+          if (part == 0 && row < count) put_scale(leaf, token + row, scale.scale);
+        }
+        rscale = peak.is_bad ? 0.0f : scale.rscale;
+      }
       auto* const to = static_cast<std::int8_t*>(k_.codes.data) + row_offset(k_.codes, leaf.b, leaf.h, token);
-      write_codes(v, is_bad ? 0.0f : scale.rscale, shared_.codes[coder], to, count);
+      write_codes(v, rscale, shared_.codes[coder], to, count);
       arrive(shared_.used[place]);
     }
   }
@@ -337,6 +352,7 @@ class OnePass {
         if (writes) exponents[i * kWarp] = exponent;
         word[i] = bits_of(power_of_two(-exponent));
       }
+      if constexpr (kScaled == Scaled::sequences) multiply_by_rscales(leaf, amax, word);
     } else {
       float* const mean =
           static_cast<float*>(r_.shift.data) + row_offset(r_.shift, leaf.b, leaf.h, 0) + lane();
@@ -347,6 +363,29 @@ class OnePass {
       }
     }
     return true;
+  }
+  /// From powers of two to these times what makes codes of the equalised numbers, both in one factor. note:
+  /// it is exact, for what is told of norms has no number so small that the factor is too large.
+  template <int kOwn>
+  __device__ void multiply_by_rscales(const Leaf& leaf, const std::uint32_t (&amax)[kOwn],
+                                      std::uint32_t (&word)[kOwn]) const {
+    std::uint32_t largest[kOwn], of_all = 0;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      largest[i] = bits_of(float_of(amax[i]) * float_of(word[i]));
+      of_all = max(of_all, largest[i]);
+    }
+    const bool by_channel = k_.channel_groups > 1;
+    of_all = __reduce_max_sync(kAllLanes, of_all);
+    auto* const scales = static_cast<float*>(k_.scales.data) + row_offset(k_.scales, leaf.b, leaf.h, 0);
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      const quant::Scale scale = k_.making.of(float_of(by_channel ? largest[i] : of_all), 0);
+      const int channel = lane() + i * kWarp;
+      if (leaf.begin == 0 && (by_channel || channel == 0))
+        scales[channel * k_.scales.stride[3]] = scale.scale;
+      word[i] = bits_of(float_of(word[i]) * scale.rscale);
+    }
   }
   /// The same of a unit whose exponents the block has written.
   template <int kOwn>
@@ -381,16 +420,38 @@ class OnePass {
       eight_numbers<kWork, kType>(stored[i], shared_.flips[part * (Shape::kCount / kChannels) + i],
                                   words + 2 * i, r_.norm, v + i * kChannels);
   }
-  /// The floor of the scales of the tile's key block, once all of its tiles' peaks are there.
-  __device__ float floor_of_block(int n, int tile, std::uint32_t peak) const {
-    const int place = n % Shared::kPlaces, first = tile / tiles_of_floor_ * tiles_of_floor_;
+  /// The largest |v| of the lane's row as bits, 0 where the row has none that counts; of the warp.
+  struct Peak {
+    std::uint32_t bits;
+    bool is_bad;  ///< A row with NaN or Inf is zeros: NaN is, and times 0 all others are.
+
+    __device__ Peak(const float (&v)[Shape::kCount], bool exists) : bits(largest_bits(v)) {
+#pragma unroll
+      for (int distance = 1; distance < Shape::kLanes; distance *= 2)
+        bits = max(bits, __shfl_xor_sync(kAllLanes, bits, distance));
+      is_bad = bits >= kInfBits;
+      if (is_bad || !exists) bits = 0;
+    }
+  };
+  /// The largest of the tile's key block, once all of its tiles' peaks are there.
+  __device__ float peak_of_group(int n, int tile, std::uint32_t peak) const {
+    const int place = n % Shared::kPlaces, first = tile / tiles_of_group_ * tiles_of_group_;
     peak = __reduce_max_sync(kAllLanes, peak);
     if (lane() == 0) shared_.peaks[place][tile] = peak;
     arrive(shared_.measured[place]);
     ptx::wait(at(shared_.measured[place]), parity(n / Shared::kPlaces));
-    for (int i = 0; i < tiles_of_floor_; ++i) peak = max(peak, shared_.peaks[place][first + i]);
+    for (int i = 0; i < tiles_of_group_; ++i) peak = max(peak, shared_.peaks[place][first + i]);
+    return float_of(peak);
+  }
+  /// The floor of the scales of the tile's key block.
+  __device__ float floor_of_group(int n, int tile, std::uint32_t peak) const {
     // A larger amax has no smaller scale, so the largest scale is that of the largest amax.
-    return quant::scale_floor(k_.making.of(float_of(peak), 0).scale, k_.making.block_floor.octaves);
+    return quant::scale_floor(k_.making.of(peak_of_group(n, tile, peak), 0).scale,
+                              k_.making.block_floor.octaves);
+  }
+  /// index: of a token or key block.
+  __device__ void put_scale(const Leaf& leaf, std::int64_t index, float scale) const {
+    static_cast<float*>(k_.scales.data)[row_offset(k_.scales, leaf.b, leaf.h, index)] = scale;
   }
   /// The codes of a tile, whose first row's go `to`.
   __device__ void write_codes(const float (&v)[Shape::kCount], float rscale, uint4 (&memory)[kWarp][4],
@@ -423,7 +484,7 @@ class OnePass {
   const RowReading& r_;
   const Coding& k_;
   const OnePassPlan& plan_;
-  const int tiles_of_floor_;
+  const int tiles_of_group_;
   Shared& shared_;
 };
 

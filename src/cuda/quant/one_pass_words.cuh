@@ -37,7 +37,7 @@ struct OnePassPlan {
   std::uint32_t leaves = 0, units = 0;
   std::int64_t told = 0;               ///< words that are told, from of_leaves on
   std::uint32_t* of_leaves = nullptr;  ///< [leaf][statistic][channel]: sums of leaves, and ranges
-  /// [unit][copy][statistic][channel]: means; or orders, and amax's exponents as floats
+  /// [unit][copy][statistic][channel]: means; or orders, and amax
   std::uint32_t* of_units = nullptr;
 
   OnePassPlan(const std::array<std::int64_t, 4>& shape, Statistic statistic, void* scratch)

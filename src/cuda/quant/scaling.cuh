@@ -103,4 +103,13 @@ struct ScaleWriting {
   Begin begin = Begin::after_all;             ///< of the kernel
 };
 
+/// Scales of sequences of heads, or of their channels, that follow from the channels' largest.
+struct SequenceScaling {
+  ScaleMaking making;
+  Groups groups;
+  int channel_groups = 1;
+  float* rscale = nullptr;  ///< null: nobody asks
+  TensorView scales;
+};
+
 }  // namespace octet::cuda

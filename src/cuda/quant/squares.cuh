@@ -6,8 +6,16 @@
 
 namespace octet::cuda {
 
-/// The range of zeros alone, in the form of Subtrees::range: the exponent field of the least number that is
-/// not 0 (Inf's where there is none), and 256 times the largest's.
+/// The range of numbers' sizes in a word: the exponent field of the least that is not 0 (Inf's where there is
+/// none) in the low byte, above it the upper bits of the largest, which are all that 16-bit numbers have.
+inline constexpr int kRangeLargestBits = 24;
+__device__ inline std::uint32_t range_of_sizes(std::uint32_t least_field, std::uint32_t largest_bits) {
+  return least_field | largest_bits >> (31 - kRangeLargestBits) << 8;
+}
+__device__ inline std::uint32_t largest_of_range(std::uint32_t range) {
+  return range >> 8 << (31 - kRangeLargestBits);
+}
+/// Of zeros alone.
 inline constexpr std::uint32_t kRangeOfZeros = kInfBits >> kF32MantissaBits;
 
 /// The smaller of the low bytes, the larger of the high ones.
@@ -26,30 +34,24 @@ struct PairRange {
     most = __vmaxu2(most, size);
     below = __vmins2(below, size - 0x00010001u);
   }
-  /// The largest |x| of both as bits.
-  template <DType kType>
-  __device__ std::uint32_t largest() const {
-    const std::uint32_t size = max(most & 0x7fffu, most >> 16 & 0x7fffu);
-    return kType == DType::bf16 ? size << 16 : bits_of(ptx::number_of_f16(size));
-  }
   /// Of channel 0 or 1.
   template <DType kType>
   __device__ std::uint32_t of(int channel) const {
     const int shift = channel * 16;
     const std::uint32_t least = (below >> shift & 0xffffu) + 1, largest = most >> shift;
-    const std::uint32_t low = least == 0x8000u ? kRangeOfZeros : field<kType>(least);
-    return low | field<kType>(largest) << 8;
+    const std::uint32_t low = least == 0x8000u ? kRangeOfZeros : bits<kType>(least) >> kF32MantissaBits;
+    return range_of_sizes(low, bits<kType>(largest));
   }
 
  private:
   template <DType kType>
-  __device__ static std::uint32_t field(std::uint32_t code) {
+  __device__ static std::uint32_t bits(std::uint32_t code) {
     const std::uint32_t size = code & 0x7fffu;
-    return (kType == DType::bf16 ? size << 16 : bits_of(ptx::number_of_f16(size))) >> kF32MantissaBits;
+    return kType == DType::bf16 ? size << 16 : bits_of(ptx::number_of_f16(size));
   }
 };
 
-/// A channel's sum of scaled squares, and a number with its amax's exponent, which is what counts of that.
+/// A channel's sum of scaled squares, and its largest |x|, of numbers of more than 16 bits rounded down.
 struct SquareSum {
   float sum = 0, amax = 0;
   bool is_good = true;
@@ -59,11 +61,13 @@ struct SquareSum {
 /// the two sums are the same but for 2^2k.
 __device__ inline SquareSum scaled_squares(float plain, std::uint32_t range) {
   constexpr int kSmallestSquared = -63, kLargestSquared = 63;  // exponents whose squares are normal numbers
-  const int bottom = static_cast<int>(range & 0xff) - kF32Bias, k = static_cast<int>(range >> 8) - kF32Bias;
+  const std::uint32_t largest = largest_of_range(range);
+  const int bottom = static_cast<int>(range & 0xff) - kF32Bias,
+            k = static_cast<int>(largest >> kF32MantissaBits) - kF32Bias;
   SquareSum of{plain, 0, is_finite(plain)};  // note: NaN among zeros has no largest number, but a sum
   if (!of.is_good || range == kRangeOfZeros) return of;
   of.is_good = k <= kLargestSquared && bottom >= kSmallestSquared && bottom - k >= kSmallestSquared;
-  if (of.is_good) of.sum = plain * power_of_two(-2 * k), of.amax = power_of_two(k);
+  if (of.is_good) of.sum = plain * power_of_two(-2 * k), of.amax = float_of(largest);
   return of;
 }
 

@@ -1,5 +1,6 @@
 // The exponents of a unit (a sequence of a head) whose plain squares are no normal numbers, or which has NaN
 // or Inf: from two more passes over its rows, by a block of threads that is alone with it, for this is rare.
+// And its codes, from another pass, where all of its tokens have the same scales.
 #pragma once
 #include <cstdint>
 
@@ -7,6 +8,7 @@
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/one_pass_ring.cuh"
 #include "cuda/quant/one_pass_words.cuh"
+#include "cuda/quant/write_codes.cuh"
 #include "quant/channel_exponent.h"
 
 namespace octet::cuda {
@@ -88,9 +90,61 @@ class SquaresAgain {
     }
   }
 
+  /// The scales of the unit or its channels, and its codes. space: as write_exponents() has left it.
+  __device__ static void write_scaled(const RowReading& r, const Coding& k, const OnePassPlan& plan,
+                                      const Leaf& first, const Space& space) {
+    __syncthreads();  // all exponents are there
+    const auto* const exponents =
+        static_cast<const std::int32_t*>(r.exponent.data) + row_offset(r.exponent, first.b, first.h, 0);
+    auto* const scales = static_cast<float*>(k.scales.data) + row_offset(k.scales, first.b, first.h, 0);
+    const auto equalised = [&](int c) { return float_of(space.largest[c]) * power_of_two(-exponents[c]); };
+    const bool by_channel = k.channel_groups > 1;
+    float of_all = 0;
+    for (int c = 0; c < Shape::kDim; ++c) of_all = fmaxf(of_all, equalised(c));
+    const auto scale_of = [&](int c) { return k.making.of(by_channel ? equalised(c) : of_all, 0); };
+    const int thread = static_cast<int>(threadIdx.x), channel = thread % kRowThreads * kChannels;
+    if (thread < k.channel_groups) scales[thread * k.scales.stride[3]] = scale_of(thread).scale;
+
+    float factor[kChannels], rscale[kChannels];
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i)
+      factor[i] = power_of_two(-exponents[channel + i]), rscale[i] = scale_of(channel + i).rscale;
+    const auto* const rows =
+        static_cast<const std::uint16_t*>(r.x.data) + row_offset(r.x, first.b, first.h, 0) + channel;
+    constexpr int kRowsAtOnce = kBlockThreads / kRowThreads;
+    for (int begin = 0; begin < plan.tokens; begin += kRowsAtOnce) {
+      const int row = begin + thread / kRowThreads;
+      float v[kChannels];
+      const bool is_bad = read_row(r, rows + row * r.x.stride[2], row < plan.tokens, v);
+      if (row >= plan.tokens) continue;
+      if (is_bad && k.non_finite) *k.non_finite = 1;
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i) v[i] = v[i] * factor[i] * rscale[i];
+      *reinterpret_cast<uint2*>(static_cast<std::int8_t*>(k.codes.data) +
+                                row_offset(k.codes, first.b, first.h, row) + channel) =
+          clamped_codes_in_words(v);
+    }
+    __syncthreads();  // nobody needs the space any more
+  }
+
  private:
   static constexpr int kRowThreads = Shape::kDim / kChannels, kLeavesAtOnce = kBlockThreads / kRowThreads;
   static_assert(kBlockThreads / kWarp >= Shape::kDim / Ends::kParts, "a warp a part of a tree's end");
+
+  /// The thread's channels of a row; zeros where that does not exist, or has NaN or Inf, which is told. Of
+  /// the warp.
+  __device__ static bool read_row(const RowReading& r, const std::uint16_t* from, bool exists,
+                                  float (&v)[kChannels]) {
+    Raw<std::uint16_t> raw{};
+    if (exists) raw.v[0] = __ldg(reinterpret_cast<const uint4*>(from));
+    to_floats(raw, r.x.dtype, v);
+    const bool is_bad = largest_of_row(largest_bits(v), kRowThreads) >= kInfBits;
+    if (is_bad) {
+#pragma unroll
+      for (float& x : v) x = 0;
+    }
+    return is_bad;
+  }
 
   /// begin(), row(v) with each row of a leaf and with zeros after them, end(leaf), for the thread's leaves.
   /// Rows with NaN or Inf are zeros.
@@ -105,16 +159,8 @@ class SquaresAgain {
       begin();
 #pragma unroll 4
       for (int i = 0; i < kLeafRows; ++i) {  // of all threads, for lanes look at each other's numbers
-        Raw<std::uint16_t> raw{};
-        if (i < length)
-          raw.v[0] = __ldg(reinterpret_cast<const uint4*>(
-              rows + (std::int64_t{leaf} * kLeafRows + i) * r.x.stride[2] + channel));
         float v[kChannels];
-        to_floats(raw, r.x.dtype, v);
-        if (largest_of_row(largest_bits(v), kRowThreads) >= kInfBits) {
-#pragma unroll
-          for (float& x : v) x = 0;
-        }
+        read_row(r, rows + (std::int64_t{leaf} * kLeafRows + i) * r.x.stride[2] + channel, i < length, v);
         row(v);
       }
       if (length > 0) end(leaf);

@@ -1,7 +1,6 @@
 #include "cuda/quant/steps.cuh"
 
 #include "cuda/quant/encode.cuh"
-#include "cuda/quant/encode_tokens.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/one_pass.cuh"
 #include "cuda/quant/sums.cuh"
@@ -92,7 +91,8 @@ void OperandSteps::add_single_steps() {
   }
   if (quant::has_scales(recipe.format)) {
     const bool is_token = recipe.granularity == Granularity::token;
-    if (!call_.is_shared()) {
+    scales_follow_ = scales_follow_exponents();
+    if (!call_.is_shared() && !scales_follow_) {
       measures_groups_ = !is_token && tile_ != Tile::scale;
       measures_heads_ = making_.head_floor.octaves > 0;
       measures_blocks_ = making_.block_floor.octaves > 0 && tile_ != Tile::floor;
@@ -100,10 +100,20 @@ void OperandSteps::add_single_steps() {
     if (measures_groups_ || measures_heads_ || measures_blocks_) add(Step::amax);
     if (!is_token) {
       if (call_.operand.sequences.cu_seqlens && call_.out().tokens_per_scale > 0) add(Step::first_groups);
-      if (tile_ == Tile::none) add(Step::scales);
+      if (tile_ == Tile::none && !scales_follow_) add(Step::scales);
     }
   }
   add(Step::codes);
+}
+
+/// Whether what exponents are made of has the largest of each channel, and sequences or their channels have
+/// scales.
+bool OperandSteps::scales_follow_exponents() const {
+  const quant::OperandRecipe& recipe = call_.recipe();
+  const bool is_of_sequences =
+      recipe.granularity == Granularity::head || recipe.granularity == Granularity::channel;
+  return is_of_sequences && !call_.is_shared() && recipe.equalise == Equalise::on &&
+         recipe.rotate == Rotate::off && recipe.smooth == Smooth::none && call_.operand.x.dtype != DType::f32;
 }
 
 void OperandSteps::clear() const {
@@ -155,7 +165,8 @@ void OperandSteps::queue(Begin begin) {
       break;
     case Step::exponents:
       rows.exponent = {};
-      launch_exponents(rows, subtrees_of(call_), call_.out().channel_exponent, stream);
+      launch_exponents(rows, subtrees_of(call_), call_.out().channel_exponent,
+                       scales_follow_ ? sequence_scaling() : SequenceScaling{}, stream);
       break;
     case Step::amax:
       queue_amax(rows);
@@ -174,6 +185,11 @@ void OperandSteps::queue(Begin begin) {
       launch_encode(rows, full_coding(), stream);
       break;
   }
+}
+
+SequenceScaling OperandSteps::sequence_scaling() const {
+  return {making_, call_.plan.scales, static_cast<int>(call_.plan.channel_groups),
+          call_.at<float>(call_.plan.rscale), call_.out().scales};
 }
 
 /// Groups of several kinds are measured beside each other.
@@ -213,9 +229,8 @@ bool OperandSteps::tries_one_pass(Launches launches) const {
   constexpr std::int64_t kSmall = std::int64_t{8} << 20;  // bytes
   const auto& shape = call_.operand.x.shape;
   if (launches == Launches::fewest && 2 * shape[0] * shape[1] * shape[2] * shape[3] <= kSmall) return false;
-  const RowReading rows = rows_of_one_pass();
-  const Coding coding = coding_of_one_pass();
-  return takes_tokens(rows, coding) && takes_one_pass(rows, coding);
+  return quant::has_scales(recipe.format) && !call_.is_shared() &&
+         takes_one_pass(rows_of_one_pass(), coding_of_one_pass());
 }
 
 RowReading OperandSteps::rows_of_one_pass() const {
@@ -228,9 +243,9 @@ Coding OperandSteps::coding_of_one_pass() const {
   const quant::OperandRecipe& recipe = call_.recipe();
   Coding coding = coding_of(call_);
   coding.making = {recipe.rule, recipe.largest_code, 0, nullptr, {}, {}};
-  coding.making.block_floor.octaves = recipe.block_floor_octaves;
-  coding.making.head_floor.octaves = recipe.head_floor_octaves;
-  coding.groups = call_.plan.blocks;
+  coding.making.head_floor.octaves = making_.head_floor.octaves;
+  coding.making.block_floor.octaves = making_.block_floor.octaves;
+  coding.groups = coding.scale_of == ScaleOf::token ? call_.plan.blocks : call_.plan.scales;
   return coding;
 }
 

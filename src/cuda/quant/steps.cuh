@@ -74,12 +74,15 @@ class OperandSteps {
   RowReading rows_of_one_pass() const;
   Coding full_coding() const;
   void queue_amax(RowReading rows);
+  bool scales_follow_exponents() const;
+  SequenceScaling sequence_scaling() const;
 
   static constexpr int kMost = 10;
   OperandCall call_;
   Tile tile_;
   ScaleMaking making_;
   bool measures_groups_ = false, measures_heads_ = false, measures_blocks_ = false;
+  bool scales_follow_ = false;  ///< are written with exponents
   Step steps_[kMost] = {};
   int next_ = 0, count_ = 0;
 };

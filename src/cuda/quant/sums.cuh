@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "cuda/quant/rows.cuh"
+#include "cuda/quant/scaling.cuh"
 #include "quant/tree.h"
 
 namespace octet::cuda {
@@ -22,8 +22,7 @@ struct Subtrees {
   int leaves_log2 = 0;
   std::int64_t stride = 0;  ///< channels of a slot
   float* sum = nullptr;
-  /// The exponent field of the least |x| that is not 0 (Inf's where all are), and 256 times the largest's.
-  std::uint32_t* range = nullptr;
+  std::uint32_t* range = nullptr;  ///< as range_of_sizes() makes them
 };
 
 /// Sums of the subtrees of K's rows as they come; from them its mean of every sequence and head, into `mean`
@@ -36,8 +35,10 @@ void launch_anchor(const RowReading& rows, const TensorView& anchor, const Tenso
 
 /// Sums of squares of V's shifted rows, where these are not rotated; V's channel exponents of every sequence
 /// and head, from these sums or, of rotated rows, from the rows alone, into `exponent`.
+/// scaling: scales of sequences or their channels that follow; those of 16-bit rows that are not shifted may
+/// be asked for.
 void launch_squares(const RowReading& rows, const Subtrees& trees, void* stream);
 void launch_exponents(const RowReading& rows, const Subtrees& trees, const TensorView& exponent,
-                      void* stream);
+                      const SequenceScaling& scaling, void* stream);
 
 }  // namespace octet::cuda
