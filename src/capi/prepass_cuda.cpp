@@ -6,6 +6,7 @@
 
 #include "base/try.h"
 #include "capi/placed.h"
+#include "cuda/cuda.h"
 
 namespace octet::capi {
 namespace {
@@ -40,17 +41,23 @@ Result<AttentionArgs> prepare_on_device(const Plan& plan, const CallLayout& call
   AttentionArgs ready = args;
   std::vector<cuda::PlainOperand> operands = std::move(others.operands);
   const auto convert = [&](QuantizedTensor& x, const OperandPlan& planned, const quant::OperandRecipe& recipe,
-                           const Sequences& sequences, bool now) {
+                           const Sequences& sequences, bool now, const cuda::PackedValues& packed,
+                           bool* is_packed) {
     if (!is_made(planned)) return;
     const QuantizedTensor out = placed(planned.layout, args.workspace);
-    if (now) operands.push_back({x.codes, sequences, recipe, out, {}});
+    if (now) operands.push_back({x.codes, sequences, recipe, out, {}, packed, is_packed});
     x = out;
   };
   const bool makes_keys = which != Operands::queries;
-  convert(ready.k, plan.k, recipes.k, keys, makes_keys);
-  convert(ready.v, plan.v, recipes.v, keys, makes_keys);
-  if (which != Operands::keys) convert(ready.q, plan.q, recipes.q, queries, true);
+  cuda::PackedValues packed;
+  bool is_packed = false;
+  if (makes_keys && recipes.v.format == DType::s8 && is_made(plan.v))
+    packed = cuda::packed_values(d, workspace + plan.kernel_offset);
+  convert(ready.k, plan.k, recipes.k, keys, makes_keys, {}, nullptr);
+  convert(ready.v, plan.v, recipes.v, keys, makes_keys, packed, &is_packed);
+  if (which != Operands::keys) convert(ready.q, plan.q, recipes.q, queries, true, {}, nullptr);
   OCTET_TRY(cuda::quantize(operands, scratch, args.stream, words));
+  if (is_packed) ready.v.codes.data = packed.data;
   if (which == Operands::keys) return ready;
   // note: without keys there is no mean, and every LSE is -inf whatever is added to it.
   if (!shifts_lse(d) || d.tokens_k == 0 || d.tokens_q == 0) return ready;

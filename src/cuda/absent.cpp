@@ -25,6 +25,7 @@ Status attend_packed(const AttentionDesc& desc, const AttentionArgs& args, const
   return attend_packed(desc, args);
 }
 
+PackedValues packed_values(const AttentionDesc&, void*) { return {}; }
 std::int64_t kept_bytes(const AttentionDesc&, const TensorView&) { return 0; }
 std::int64_t kept_workspace_bytes(const AttentionDesc&) { return 0; }
 Status pack_kept(const AttentionDesc& desc, const AttentionArgs& args, const KeptKeys&, std::int64_t) {

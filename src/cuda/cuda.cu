@@ -134,6 +134,7 @@ Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut, 
     call.k_row_bytes = tile.head_dim * k_bytes, call.k_block_bytes = tile.keys * call.k_row_bytes;
   }
   call.packed.v = packed + at.v;
+  call.has_packed_v = args.v.codes.data == call.packed.v;
   call.packed.keys = packed + at.keys;
   call.packed.blocks = packed + at.blocks;
   const bool in_p = kernels.carries_v && args.v.channels_per_scale == 0;
@@ -264,6 +265,22 @@ Status attend_packed_keys(const AttentionDesc& d, Call call, const Cut& cut, std
 }
 
 }  // namespace
+
+PackedValues packed_values(const AttentionDesc& d, void* workspace) {
+  constexpr std::int64_t kOrdered = 16;  // keys that have an order of their own (tile/key_order.h)
+  const mma::Tile tile = mma::kTileTable[tile_of(d)];
+  const bool is_dense = d.sequences == 0 && d.tokens_k > 0;
+  const bool is_tile = tile.keys == PackedValues::kPlaces && tile.head_dim == d.head_dim_v;
+  if (!is_dense || !is_tile || d.key_block % kOrdered != 0) return {};
+  const mma::Kernels& kernels = kernels_for(d, Cut{});
+  if (!kernels.moves_v || kernels.v_bytes != 1) return {};
+  PackedValues values;
+  values.data = static_cast<std::byte*>(workspace) + layout_of(d, {tile_of(d)}).v;
+  values.blocks_of_sequence = static_cast<std::int32_t>(groups_of_sequence(d.tokens_k, d.key_block));
+  values.blocks_per_head = static_cast<std::int32_t>(groups_of(d, d.tokens_k, d.key_block));
+  values.key_block = static_cast<std::int32_t>(d.key_block);
+  return values;
+}
 
 Status pack(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
   const Call call = call_of(d, args, cut);

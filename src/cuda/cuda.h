@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cuda/quant/quantize.h"
 #include "octet/status.hpp"
 #include "octet/types.hpp"
 
@@ -24,6 +25,10 @@ std::int64_t workspace_bytes(const AttentionDesc& desc);
 /// not checked. Asynchronous on args.stream of the current device; allocates nothing, synchronises with
 /// nothing, and can be captured in a graph. Code::internal where a launch fails.
 Status attend(const AttentionDesc& desc, const AttentionArgs& args);
+
+/// Where pack() would write V's codes, for a quantiser that knows how to; data is null where packed V is not
+/// such codes. workspace: of args to come, whose v.codes.data is that address where they are there.
+PackedValues packed_values(const AttentionDesc& desc, void* workspace);
 
 /// Packed keys that stay from call to call, in device memory of their own, aligned to 64: room for `capacity`
 /// keys of each batch entry, of which a call's desc.tokens_k are there, and so many tokens from one head to

@@ -240,7 +240,11 @@ bool is_ok(const Status& status, const Case& c) {
   return false;
 }
 
-bool runs(Case c, cuda::Launches launches) {
+bool packs_alike(std::vector<cuda::PlainOperand>& operands, std::size_t of_v, const Case& c,
+                 const TensorView& as_rows, Buffer& scratch, int& packed);
+
+/// packed: counts V whose codes were packed, in a second run; null: it is not asked for.
+bool runs(Case c, cuda::Launches launches, int* packed_values = nullptr) {
   const bool packed = !c.cu_seqlens.empty();
   const auto count = packed ? static_cast<std::int64_t>(c.cu_seqlens.size()) - 1 : c.shape[0];
   Twin x(input_view(c));
@@ -305,6 +309,10 @@ bool runs(Case c, cuda::Launches launches) {
     break;
   }
   if (c.shape[2] == 0 || !good) return good;
+  if (packed_values) {
+    std::vector<cuda::PlainOperand> again{operand};
+    good &= packs_alike(again, 0, c, host.codes, work, *packed_values);
+  }
 
   // The GPU's own codes, which are the CPU's, and back.
   TensorView real{nullptr, DType::f32, Device::cpu, c.shape, {}};
@@ -496,6 +504,68 @@ struct Written {
   }
 };
 
+/// V's codes as rows and where attention reads them.
+class PackedTwin {
+ public:
+  /// codes: of the host. Packed by the key's place here: in the slots of its 16, four lanes' keys of two
+  /// eights.
+  PackedTwin(const Case& c, const TensorView& codes)
+      : case_(c),
+        blocks_((c.shape[2] + c.recipe.block - 1) / c.recipe.block),
+        twin_({nullptr,
+               DType::s8,
+               Device::cpu,
+               {c.shape[1], c.shape[0] * blocks_, c.shape[3], kPlaces},
+               {c.shape[0] * blocks_ * c.shape[3] * kPlaces, c.shape[3] * kPlaces, kPlaces, 1}}) {
+    std::memset(twin_.host.data, 0, static_cast<std::size_t>(span_bytes(twin_.host)));
+    const auto* const from = static_cast<const std::int8_t*>(codes.data);
+    auto* const to = static_cast<std::int8_t*>(twin_.host.data);
+    const auto [batch, heads, tokens, dim] = c.shape;
+    for (std::int64_t b = 0; b < batch; ++b)
+      for (std::int64_t h = 0; h < heads; ++h)
+        for (std::int64_t t = 0; t < tokens; ++t) {
+          const std::int64_t slot = (h * batch + b) * blocks_ + t / c.recipe.block;
+          const std::int64_t key = t % c.recipe.block, of_16 = key % 16;
+          const std::int64_t place = key - of_16 + of_16 % 8 / 2 * 4 + of_16 / 8 * 2 + of_16 % 2;
+          for (std::int64_t d = 0; d < dim; ++d)
+            to[(slot * dim + d) * kPlaces + place] =
+                from[quant::row_offset(codes, b, h, t) + d * codes.stride[3]];
+        }
+  }
+  cuda::PackedValues where() const {
+    cuda::PackedValues packed;
+    packed.data = static_cast<std::byte*>(twin_.device.data);
+    packed.blocks_per_head = static_cast<std::int32_t>(case_.shape[0] * blocks_);
+    packed.blocks_of_sequence = static_cast<std::int32_t>(blocks_);
+    packed.key_block = static_cast<std::int32_t>(case_.recipe.block);
+    return packed;
+  }
+  bool is_same() const { return same("packed codes", twin_, case_); }
+
+ private:
+  static constexpr std::int64_t kPlaces = cuda::PackedValues::kPlaces;
+  const Case& case_;
+  std::int64_t blocks_;
+  Twin twin_;
+};
+
+/// The same operands once more, of which V's codes (`as_rows`, of the host) may be packed; counts those that
+/// are.
+bool packs_alike(std::vector<cuda::PlainOperand>& operands, std::size_t of_v, const Case& c,
+                 const TensorView& as_rows, Buffer& scratch, int& packed) {
+  const quant::OperandRecipe& recipe = c.recipe;
+  if (recipe.format != DType::s8 || recipe.equalise == Equalise::off || recipe.block % 16 != 0 ||
+      recipe.block > cuda::PackedValues::kPlaces)
+    return true;
+  const PackedTwin twin(c, as_rows);
+  bool is_packed = false;
+  operands[of_v].packed = twin.where(), operands[of_v].is_packed = &is_packed;
+  const bool good = is_ok(cuda::quantize(operands, scratch.device(), nullptr, {}), c);
+  check(cudaDeviceSynchronize(), "packed values");
+  packed += is_packed;
+  return good && (!is_packed || twin.is_same());
+}
+
 Case long_case(const Shape& shape, bool is_v) {
   Case c;
   c.shape = shape, c.dtype = DType::bf16;
@@ -564,7 +634,7 @@ bool runs_beside_others(unsigned seed) {
 /// than processors, all dtypes and dims that it takes, and numbers that it leaves to others. And widths
 /// that it does not take, of many leaves.
 int compare_long(unsigned seed) {
-  int bad = 0, ran = 0;
+  int bad = 0, ran = 0, packed = 0;
   for (const Shape& shape :
        {Shape{1, 5, 14001, 64}, Shape{2, 18, 2000, 128}, Shape{1, 9, 15001, 128}, Shape{2, 24, 3001, 256}})
     for (int data = 0; data < 5; ++data)
@@ -582,19 +652,19 @@ int compare_long(unsigned seed) {
           if (ran % 7 == 3) c.recipe.rule = quant::ScaleRule::sixteenths;
         }
         ++ran;
-        if (bad < 5 && !runs(c, cuda::Launches::fewest)) ++bad;
+        if (bad < 5 && !runs(c, cuda::Launches::fewest, &packed)) ++bad;
         // The same with scales of K's key blocks, and of V's heads or their channels.
         if (shape[2] == 15001 || shape[3] == 256) continue;
         c.recipe.block_floor_octaves = 0;
         c.recipe.granularity = !is_v       ? Granularity::block
                                : data == 1 ? Granularity::head
                                            : Granularity::channel;
-        c.recipe.block = std::int64_t{128} >> data % 3;
+        c.recipe.block = is_v ? 128 : std::int64_t{128} >> data % 3;
         ++ran;
-        if (bad < 5 && !runs(c, cuda::Launches::fewest)) ++bad;
+        if (bad < 5 && !runs(c, cuda::Launches::fewest, &packed)) ++bad;
       }
   bad += !runs_beside_others(seed), ++ran;
-  std::printf("long operands: %d of %d inputs differ\n", bad, ran);
+  std::printf("long operands: %d of %d inputs differ, %d with packed values\n", bad, ran, packed);
   std::fflush(stdout);
   return bad;
 }
@@ -641,7 +711,7 @@ int compare_shared_scales(unsigned seed) {
 /// Q, K and V of one call in the fewest launches against each step of each operand in its own. Others'
 /// numbers become codes at the same places just before, so that a step which began too early would take
 /// theirs.
-bool runs_together(const Case (&c)[3]) {
+bool runs_together(const Case (&c)[3], int* packed_values = nullptr) {
   std::vector<std::unique_ptr<Twin>> x, others;
   std::vector<std::unique_ptr<Written>> together, apart;
   std::vector<cuda::PlainOperand> operands, before;
@@ -679,7 +749,13 @@ bool runs_together(const Case (&c)[3]) {
                 c[i].text().c_str());
     good = false;
   }
-  return good;
+  if (!packed_values || !good) return good;
+  for (std::size_t i = 0; i < operands.size(); ++i) operands[i].out = together[i]->out;
+  Twin rows(apart[2]->codes.host);
+  const Bytes codes = apart[2]->codes.buffer.download();
+  std::memcpy(rows.host.data, codes.data() + apart[2]->codes.buffer.shift(),
+              static_cast<std::size_t>(span_bytes(rows.host)));
+  return packs_alike(operands, 2, c[2], rows.host, scratch, *packed_values);
 }
 
 /// Heads, tokens and dims of their own, so that some share a launch, some have another kernel and some are
@@ -721,7 +797,7 @@ int compare_held(const Options& options) {
   struct Lengths {
     std::int64_t batch, heads, heads_kv, queries, keys, dim;
   };
-  int bad = 0, ran = 0;
+  int bad = 0, ran = 0, packed = 0;
   // Five kinds of recipes, and as many kinds of numbers: each kind with each.
   for (const Lengths& of :
        {Lengths{2, 6, 3, 600, 600, 64}, Lengths{1, 8, 2, 1024, 1024, 128}, Lengths{1, 8, 2, 1, 2048, 128},
@@ -749,9 +825,10 @@ int compare_held(const Options& options) {
           c[2].recipe.block_floor_octaves = ran % 4 * 5;
         }
         ++ran;
-        if (bad < 5 && !runs_together(c)) ++bad;
+        if (bad < 5 && !runs_together(c, &packed)) ++bad;
       }
-  std::printf("held sequences: %d of %d inputs differ\n", bad, ran);
+  std::printf("held sequences: %d of %d inputs differ, %d with packed values\n", bad, ran, packed);
+  bad += packed == 0;
   std::fflush(stdout);
   return bad;
 }

@@ -97,6 +97,7 @@ struct Call {
   bool is_placed_by_memory = false;  ///< whether tensor_scales or cu_seqlens are read before all else
   bool has_ranges = false;           ///< whether keys are cut: `ranges`
   bool packs_part = false;           ///< whether packing has some key blocks only: `part`
+  bool has_packed_v = false;         ///< whether packing finds V's codes packed
   NextStarts next_starts = NextStarts::late;
   Begins begins = Begins::behind_all;
   bool q_in_chunks = false, o_in_chunks = false;  ///< rows lie as the products take them; as they are stored

@@ -81,12 +81,7 @@ class Packing {
     ptx::let_the_next_kernel_start();
     if (begin >= keys.length) return;
     const Scales scales = scales_at.read();  // on their way while values are
-    if (values_in_words()) {
-      for (int word = first_word(); word < words_of_values(); word += shape_.threads)
-        put_words(values_at, word, read_words(values_at, word, count));
-    } else {
-      put_each_value(v, begin, count, slot);
-    }
+    if (!call_.has_packed_v) put_values(v, values_at, begin, count, slot);
     put_constants(scales, count, slot);
     if (call_.packed.k) put_keys(k, begin, count, slot);
     if (call_.packed.channels) put_channels(v, begin, slot);
@@ -259,6 +254,15 @@ class Packing {
     return __byte_perm(__byte_perm(a, b, both), __byte_perm(c, d, both), 0x5410);
   }
 
+  __device__ void put_values(const attn::HeadOperand& v, const ValuesAt& at, std::int32_t begin,
+                             std::int32_t count, std::int64_t slot) {
+    if (values_in_words()) {
+      for (int word = first_word(); word < words_of_values(); word += shape_.threads)
+        put_words(at, word, read_words(at, word, count));
+    } else {
+      put_each_value(v, begin, count, slot);
+    }
+  }
   /// A word of the tile's V is the slots 4 / kBytes w ... of one channel; threads beside each other have
   /// channels beside each other, which the tensor has together.
   __device__ void put_each_value(const attn::HeadOperand& v, std::int32_t begin, std::int32_t count,

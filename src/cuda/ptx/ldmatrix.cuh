@@ -18,4 +18,13 @@ __device__ __forceinline__ void load_matrices(std::uint32_t (&words)[4], std::ui
                : "memory");
 }
 
+/// The same of matrices of pairs of bytes, each turned around: word i of a lane is then pair lane / 4 of rows
+/// 2 (lane % 4) and the next one, that of the first row in the lower half.
+__device__ __forceinline__ void load_matrices_turned(std::uint32_t (&words)[4], std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(address)
+               : "memory");
+}
+
 }  // namespace octet::cuda::ptx

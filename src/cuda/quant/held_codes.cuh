@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda/quant/held_rows.cuh"
+#include "cuda/quant/packed_values.cuh"
 
 namespace octet::cuda {
 
@@ -22,6 +23,7 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
     if (joins_groups() && !groups_end_in_rounds()) find_peaks();
     encode();
     if (has_block_scales()) write_group_scales();
+    if (is_packed()) write_packed();
     if constexpr (kWork != Work::rotated)
       if (at_.parts > 1) ptx::wait_for_cluster();  // others may read what this block has
   }
@@ -34,6 +36,8 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
 
   __device__ static int part() { return lane() % Shape::kLanes; }
   __device__ static int row_of_tile() { return lane() / Shape::kLanes; }
+  /// Whether codes go where attention reads V.
+  __device__ bool is_packed() const { return kWork == Work::multiplied && k_.packed.data; }
   /// Groups of tokens: whose largest scale is a floor of all, or which have one scale.
   __device__ bool has_floor() const { return kWork == Work::multiplied && k_.making.block_floor.octaves > 0; }
   __device__ bool has_block_scales() const {
@@ -152,7 +156,8 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
     return scale.rscale;
   }
 
-  /// By way of the tile's own lines, which nobody reads any more.
+  /// By way of the tile's own lines, which nobody reads any more; packed ones wait there, in their first
+  /// half, for all others.
   __device__ void write_codes(const float (&v)[Shape::kCount], float rscale, int tile) const {
     constexpr int kOut = Shape::kDim / 16, kRowsAtOnce = kWarp / kOut, kSteps = Shape::kRows / kRowsAtOnce;
     auto* const space = reinterpret_cast<unsigned char*>(tile_lines(tile));
@@ -162,6 +167,7 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
       *reinterpret_cast<uint4*>(space + code_place(lane(), i / 16)) = {
           four_codes(v + i, rscale), four_codes(v + i + 4, rscale), four_codes(v + i + 8, rscale),
           four_codes(v + i + 12, rscale)};
+    if (is_packed()) return;
     __syncwarp();
     const int row = lane() / kOut, piece = lane() % kOut, line = row * Shape::kLanes + piece / 4;
     const int first = tile * Shape::kRows, count = at_.rows - first;
@@ -174,6 +180,32 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
         *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(
             space + code_place(i * kRowsAtOnce * Shape::kLanes + line, piece % 4));
       to += step;
+    }
+  }
+
+  /// The codes of the part's key blocks, 16 channels of 32 keys at a time.
+  __device__ void write_packed() const {
+    constexpr int kPairKeys = 2 * kGroupKeys, kPairs = PackedValues::kPlaces / kPairKeys;
+    constexpr int kOfRow = Shape::kDim / kGroupKeys;
+    __syncthreads();
+    // note: the warp's own memory is the other half of a tile, so some may have none.
+    const int workers = min(warps(), tiles()), key_block = k_.packed.key_block;
+    if (warp() >= workers) return;
+    auto& space = *reinterpret_cast<TurnSpace*>(tile_lines(warp()) + kWarp * kChannels / 2);
+    std::byte* const to = packed_block(k_.packed, Shape::kDim, at_.b, at_.h, at_.first / key_block);
+    const int all = (at_.rows + key_block - 1) / key_block * kPairs * kOfRow;
+    for (int i = warp(); i < all; i += workers) {
+      const int piece = i % kOfRow, pair = i / kOfRow % kPairs, block = i / (kOfRow * kPairs);
+      const int first = block * key_block + pair * kPairKeys;
+      const int row = min(first + lane(), at_.rows - 1),
+                line = row % Shape::kRows * Shape::kLanes + piece / 4;
+      const Squares squares(ptx::shared_address(tile_lines(row / Shape::kRows)) +
+                            code_place(line, piece % 4));
+      const int left = min(key_block - pair * kPairKeys, at_.rows - first);
+      const uint4 codes = squares.of_channels({left, left - kGroupKeys}, space);
+      const int channel = piece * kGroupKeys + lane() / 2;
+      *reinterpret_cast<uint4*>(to + (block * Shape::kDim + channel) * PackedValues::kPlaces +
+                                pair * kPairKeys + lane() % 2 * kGroupKeys) = codes;
     }
   }
 };

@@ -156,19 +156,20 @@ bool are_alike(const ShortOperand& a, const ShortOperand& b) {
 }
 
 template <class Shape>
-void launch_shape(std::span<const ShortOperand> operands, void* stream) {
+void launch_shape(std::span<ShortOperand> operands, void* stream) {
   const HeldCut cut = cut_for(operands);
   HeldOperands all{};
   const std::uint32_t cluster = cluster_of(operands, cut);
   std::uint32_t blocks = 0, rows = 1;
   // Those with a statistic come first, for they take longer.
   for (const bool has_statistic : {true, false}) {
-    for (const ShortOperand& x : operands) {
+    for (ShortOperand& x : operands) {
       if (needs_all(x) != has_statistic) continue;
-      HeldOperand& of = all.of[all.count++];
-      of.x = x;
       const std::uint32_t parts = divided_up(tokens_of(x), cut.leaves * kLeafRows);
       const std::uint32_t own = parts == 1 ? tokens_of(x) : cut.leaves * kLeafRows;
+      if (parts > 1 && kLeafRows % std::max(x.coding.packed.key_block, 1) != 0) x.coding.packed = {};
+      HeldOperand& of = all.of[all.count++];
+      of.x = x;
       of.x.rows_of_part = static_cast<int>(own);
       of.parts = Divider(parts);
       of.first_block = blocks, of.blocks = units_of(x) * parts;
@@ -248,7 +249,7 @@ bool should_hold(std::span<const ShortOperand> operands) {
   return 2 * elements <= kMostOfParts && (cluster_of(operands, cut) == 1 || knows_clusters());
 }
 
-void launch_held_sequences(std::span<const ShortOperand> operands, void* stream) {
+void launch_held_sequences(std::span<ShortOperand> operands, void* stream) {
   if (operands[0].rows.x.shape[3] == 64)
     launch_shape<SegmentShape<64>>(operands, stream);
   else

@@ -13,7 +13,8 @@ bool can_hold(const ShortOperand& operand);
 /// Whether it takes them in one launch, and is the faster way.
 bool should_hold(std::span<const ShortOperand> operands);
 
-/// Means, exponents, scales and codes of up to kMostTogether operands, at least one.
-void launch_held_sequences(std::span<const ShortOperand> operands, void* stream);
+/// Means, exponents, scales and codes of up to kMostTogether operands, at least one. coding.packed is cleared
+/// where rows are written all the same: of sequences in parts that end within key blocks.
+void launch_held_sequences(std::span<ShortOperand> operands, void* stream);
 
 }  // namespace octet::cuda

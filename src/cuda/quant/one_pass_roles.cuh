@@ -19,8 +19,10 @@
 #include "cuda/quant/leaf_sums.cuh"
 #include "cuda/quant/one_pass_ring.cuh"
 #include "cuda/quant/one_pass_words.cuh"
+#include "cuda/quant/packed_values.cuh"
 #include "cuda/quant/segments.cuh"
 #include "cuda/quant/squares_again.cuh"
+#include "cuda/tile/kept.cuh"
 #include "quant/channel_exponent.h"
 #include "quant/smooth.h"
 
@@ -258,8 +260,14 @@ class OnePass {
         }
         rscale = peak.is_bad ? 0.0f : scale.rscale;
       }
-      auto* const to = static_cast<std::int8_t*>(k_.codes.data) + row_offset(k_.codes, leaf.b, leaf.h, token);
-      write_codes(v, rscale, shared_.codes[coder], to, count);
+      stage_codes(v, rscale, shared_.codes[coder]);
+      if (!is_packed()) {
+        auto* const to =
+            static_cast<std::int8_t*>(k_.codes.data) + row_offset(k_.codes, leaf.b, leaf.h, token);
+        write_codes(shared_.codes[coder], to, count);
+      } else if (!shared_.is_left[place]) {
+        write_packed(shared_.codes[coder], cuda::tile::kept(n), tile);
+      }
       arrive(shared_.used[place]);
     }
   }
@@ -453,10 +461,8 @@ class OnePass {
   __device__ void put_scale(const Leaf& leaf, std::int64_t index, float scale) const {
     static_cast<float*>(k_.scales.data)[row_offset(k_.scales, leaf.b, leaf.h, index)] = scale;
   }
-  /// The codes of a tile, whose first row's go `to`.
-  __device__ void write_codes(const float (&v)[Shape::kCount], float rscale, uint4 (&memory)[kWarp][4],
-                              std::int8_t* to, int count) const {
-    constexpr int kPieces = kDim / 16, kRowsAtOnce = kWarp / kPieces, kSteps = Shape::kRows / kRowsAtOnce;
+  __device__ void stage_codes(const float (&v)[Shape::kCount], float rscale,
+                              uint4 (&memory)[kWarp][4]) const {
     auto* const space = reinterpret_cast<unsigned char*>(memory);
 #pragma unroll
     for (int i = 0; i < Shape::kCount; i += 16)
@@ -464,6 +470,11 @@ class OnePass {
           four_codes(v + i, rscale), four_codes(v + i + 4, rscale), four_codes(v + i + 8, rscale),
           four_codes(v + i + 12, rscale)};
     __syncwarp();
+  }
+  /// The codes of a tile, whose first row's go `to`.
+  __device__ void write_codes(uint4 (&memory)[kWarp][4], std::int8_t* to, int count) const {
+    constexpr int kPieces = kDim / 16, kRowsAtOnce = kWarp / kPieces, kSteps = Shape::kRows / kRowsAtOnce;
+    auto* const space = reinterpret_cast<unsigned char*>(memory);
     const int row = lane() / kPieces, piece = lane() % kPieces, line = row * Shape::kLanes + piece / 4;
     __builtin_assume(__isGlobal(to));
     to += row * k_.codes.stride[2] + piece * 16;
@@ -479,6 +490,39 @@ class OnePass {
       if (i * kRowsAtOnce + row < count) *reinterpret_cast<uint4*>(to) = codes[i];
       to += step;
     }
+  }
+
+  /// Whether codes go where attention reads V.
+  __device__ bool is_packed() const { return kIsNorms && k_.packed.data; }
+  /// The codes of a tile there, zeros for rows behind the last: of 32 keys 16 channels at a time, of 16 keys
+  /// 32 channels.
+  /// n: of which the compiler keeps nothing, for registers are short.
+  __device__ void write_packed(uint4 (&memory)[kWarp][4], int n, int tile) const {
+    constexpr int kSquares = Shape::kCount / kGroupKeys;  // times two
+    constexpr int kGroups = Shape::kRows / kGroupKeys;
+    static_assert(kLeafRows == PackedValues::kPlaces, "a leaf is a key block");
+    const std::uint32_t space = ptx::shared_address(memory);
+    std::uint32_t words[kSquares][4];
+    const int key = kGroups > 1 ? lane() : lane() % kGroupKeys;
+#pragma unroll
+    for (int i = 0; i < kSquares; ++i) {
+      const int piece = kGroups > 1 ? i : 2 * i + lane() / kGroupKeys;
+      ptx::load_matrices_turned(words[i], space + code_place(key * Shape::kLanes + piece / 4, piece % 4));
+    }
+    const Leaf leaf = this->leaf(n);
+    const int count = leaf.length - tile * Shape::kRows;
+    std::byte* const to =
+        packed_block(k_.packed, kDim, leaf.b, leaf.h, leaf.begin / kLeafRows) + tile * Shape::kRows;
+    const int which = lane() % 2, channel = lane() / 2;
+#pragma unroll
+    for (int i = 0; i < kSquares; ++i) {
+      const uint4 codes = Squares(words[i]).of_channels({count, kGroups > 1 ? count - kGroupKeys : count},
+                                                        *reinterpret_cast<TurnSpace*>(memory));
+      const int group = kGroups > 1 ? which : 0, piece = kGroups > 1 ? i : 2 * i + which;
+      *reinterpret_cast<uint4*>(to + (piece * kGroupKeys + channel) * PackedValues::kPlaces +
+                                group * kGroupKeys) = codes;
+    }
+    __syncwarp();
   }
 
   const RowReading& r_;

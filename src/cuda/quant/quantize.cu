@@ -34,6 +34,7 @@ ShortOperand short_operand(const OperandCall& call) {
   if (is_token || recipe.granularity == Granularity::block)
     coding.making.head_floor.octaves = recipe.head_floor_octaves;
   coding.groups = is_token ? call.plan.blocks : call.plan.scales;
+  coding.packed = call.operand.packed;
   return operand;
 }
 
@@ -124,6 +125,8 @@ bool hold(std::span<const Candidate> candidates, void* stream) {
   }
   if (!should_hold({held, count})) return false;
   launch_held_sequences({held, count}, stream);
+  for (std::size_t i = 0; i < count; ++i)
+    if (held[i].coding.packed.data) *candidates[i].call.operand.is_packed = true;
   return true;
 }
 
@@ -171,6 +174,7 @@ Status quantize(std::span<const PlainOperand> operands, void* scratch, void* str
   auto* own = static_cast<unsigned char*>(scratch);
   for (const PlainOperand& of : operands) {
     OCTET_TRY(quant::check_quantize(of.x, of.sequences, of.recipe, of.out));
+    if (of.is_packed) *of.is_packed = false;
     if (of.x.shape[2] == 0) continue;
     const ScratchPlan plan(of.x.shape, of.recipe, of.sequences.cu_seqlens ? of.sequences.count : 0);
     OCTET_TRY(check_size(of.x, plan.channels, &plan));

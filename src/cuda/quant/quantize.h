@@ -7,6 +7,7 @@
 // is never part of it.
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -59,6 +60,16 @@ struct ScaleFloors {
   float first_floor = 0;
 };
 
+/// Where s8 codes of V may go in place of rows, as attention's kernels read them (attn/call.h): of each head
+/// the key blocks of all sequences one after the other, of a block its channels, of a channel kPlaces bytes:
+/// its keys in key order (tile/key_order.h), zeros behind the last. For dense sequences.
+struct PackedValues {
+  static constexpr int kPlaces = 128;
+  std::byte* data = nullptr;  ///< null: codes are rows
+  std::int32_t blocks_per_head = 0, blocks_of_sequence = 0;
+  std::int32_t key_block = 0;  ///< keys of a block, a multiple of 16
+};
+
 /// One operand of several.
 struct PlainOperand {
   TensorView x;
@@ -66,6 +77,9 @@ struct PlainOperand {
   quant::OperandRecipe recipe;
   QuantizedTensor out;
   ScaleFloors floors = {};
+  PackedValues packed = {};
+  /// Becomes true where codes go to `packed`, by kernels that can, and not to out.codes.
+  bool* is_packed = nullptr;
 };
 
 enum class Launches : std::int32_t {

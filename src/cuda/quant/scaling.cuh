@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "cuda/quant/quantize.h"
 #include "cuda/quant/rows.cuh"
 #include "quant/scales.h"
 
@@ -57,6 +58,7 @@ enum class Tile : std::int32_t {
 /// How rows become codes.
 struct Coding {
   TensorView codes, scales;
+  PackedValues packed;      ///< of kernels that know it: where codes go in place of rows
   bool in_vectors = false;  ///< eight codes at once
   bool clamps = false;      ///< s8: some |x| * rscale may be 127.5 or more
   ScaleOf scale_of = ScaleOf::nothing;

@@ -8,7 +8,9 @@
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/one_pass_ring.cuh"
 #include "cuda/quant/one_pass_words.cuh"
+#include "cuda/quant/packed_values.cuh"
 #include "cuda/quant/write_codes.cuh"
+#include "cuda/tile/kept.cuh"
 #include "quant/channel_exponent.h"
 
 namespace octet::cuda {
@@ -28,7 +30,7 @@ class SquaresAgain {
   /// any more, becomes the sums of scaled squares. Of the block, before and after a barrier.
   __device__ static void write_exponents(const RowReading& r, const OnePassPlan& plan, const Leaf& first,
                                          std::uint32_t number, Space& space) {
-    const int thread = static_cast<int>(threadIdx.x), channel = thread % kRowThreads * kChannels;
+    const int thread = this_thread(), channel = thread % kRowThreads * kChannels;
     if (thread < Shape::kDim) space.largest[thread] = 0;
     __syncthreads();
     const auto* const rows =
@@ -102,7 +104,7 @@ class SquaresAgain {
     float of_all = 0;
     for (int c = 0; c < Shape::kDim; ++c) of_all = fmaxf(of_all, equalised(c));
     const auto scale_of = [&](int c) { return k.making.of(by_channel ? equalised(c) : of_all, 0); };
-    const int thread = static_cast<int>(threadIdx.x), channel = thread % kRowThreads * kChannels;
+    const int thread = this_thread(), channel = thread % kRowThreads * kChannels;
     if (thread < k.channel_groups) scales[thread * k.scales.stride[3]] = scale_of(thread).scale;
 
     float factor[kChannels], rscale[kChannels];
@@ -112,17 +114,22 @@ class SquaresAgain {
     const auto* const rows =
         static_cast<const std::uint16_t*>(r.x.data) + row_offset(r.x, first.b, first.h, 0) + channel;
     constexpr int kRowsAtOnce = kBlockThreads / kRowThreads;
-    for (int begin = 0; begin < plan.tokens; begin += kRowsAtOnce) {
+    // Packed ones end with the last key block, a leaf.
+    const int end = k.packed.data ? plan.leaves_of_unit * kLeafRows : plan.tokens;
+    for (int begin = 0; begin < end; begin += kRowsAtOnce) {
       const int row = begin + thread / kRowThreads;
       float v[kChannels];
       const bool is_bad = read_row(r, rows + row * r.x.stride[2], row < plan.tokens, v);
-      if (row >= plan.tokens) continue;
+      if (row >= end) continue;
       if (is_bad && k.non_finite) *k.non_finite = 1;
 #pragma unroll
       for (int i = 0; i < kChannels; ++i) v[i] = v[i] * factor[i] * rscale[i];
-      *reinterpret_cast<uint2*>(static_cast<std::int8_t*>(k.codes.data) +
-                                row_offset(k.codes, first.b, first.h, row) + channel) =
-          clamped_codes_in_words(v);
+      const uint2 codes = clamped_codes_in_words(v);
+      if (k.packed.data)
+        put_packed(k.packed, first, row, channel, codes);
+      else
+        *reinterpret_cast<uint2*>(static_cast<std::int8_t*>(k.codes.data) +
+                                  row_offset(k.codes, first.b, first.h, row) + channel) = codes;
     }
     __syncthreads();  // nobody needs the space any more
   }
@@ -131,6 +138,19 @@ class SquaresAgain {
   static constexpr int kRowThreads = Shape::kDim / kChannels, kLeavesAtOnce = kBlockThreads / kRowThreads;
   static_assert(kBlockThreads / kWarp >= Shape::kDim / Ends::kParts, "a warp a part of a tree's end");
 
+  /// note: kept, so that the compiler makes nothing of it before, where registers are short.
+  __device__ static int this_thread() { return tile::kept(static_cast<int>(threadIdx.x)); }
+
+  /// Eight codes of a row where attention reads V.
+  __device__ static void put_packed(const PackedValues& packed, const Leaf& of, int row, int channel,
+                                    const uint2& codes) {
+    std::byte* const to =
+        packed_block(packed, Shape::kDim, of.b, of.h, row / kLeafRows) + tile::slot_of_key(row % kLeafRows);
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i)
+      to[(channel + i) * PackedValues::kPlaces] =
+          static_cast<std::byte>((i < 4 ? codes.x : codes.y) >> i % 4 * 8);
+  }
   /// The thread's channels of a row; zeros where that does not exist, or has NaN or Inf, which is told. Of
   /// the warp.
   __device__ static bool read_row(const RowReading& r, const std::uint16_t* from, bool exists,
@@ -151,8 +171,7 @@ class SquaresAgain {
   template <class Begin, class Row, class End>
   __device__ static void for_leaves(const RowReading& r, const OnePassPlan& plan, const std::uint16_t* rows,
                                     const Begin& begin, const Row& row, const End& end) {
-    const int own = static_cast<int>(threadIdx.x) / kRowThreads,
-              channel = static_cast<int>(threadIdx.x) % kRowThreads * kChannels;
+    const int own = this_thread() / kRowThreads, channel = this_thread() % kRowThreads * kChannels;
     const int leaves = plan.leaves_of_unit;
     for (int first = 0; first < leaves; first += kLeavesAtOnce) {
       const int leaf = first + own, length = min(kLeafRows, plan.tokens - leaf * kLeafRows);

@@ -145,8 +145,10 @@ void OperandSteps::queue(Begin begin) {
       break;
     case Step::one_pass:
       if (launch_one_pass(rows_of_one_pass(), coding_of_one_pass(), call_.at<void>(call_.plan.one_pass),
-                          stream))
+                          stream)) {
+        if (coding_of_one_pass().packed.data) *call_.operand.is_packed = true;
         break;
+      }
       // Nothing was queued: what the turn's next operand begins beside is the first of these then.
       add_single_steps();
       return queue(begin);
@@ -246,6 +248,8 @@ Coding OperandSteps::coding_of_one_pass() const {
   coding.making.head_floor.octaves = making_.head_floor.octaves;
   coding.making.block_floor.octaves = making_.block_floor.octaves;
   coding.groups = coding.scale_of == ScaleOf::token ? call_.plan.blocks : call_.plan.scales;
+  // A leaf of its rows is a key block then.
+  if (call_.operand.packed.key_block == PackedValues::kPlaces) coding.packed = call_.operand.packed;
   return coding;
 }
 

@@ -14,4 +14,10 @@ OCTET_HD constexpr int key_of_slot(int slot, int element_bytes) {
   return rest + 8 * j + 2 * t + c;
 }
 
+/// The slot of a key, of one byte.
+OCTET_HD constexpr int slot_of_key(int key) {
+  const int c = key & 1, t = key >> 1 & 3, j = key >> 3 & 1, rest = key & ~15;
+  return rest + 4 * t + 2 * j + c;
+}
+
 }  // namespace octet::cuda::tile
