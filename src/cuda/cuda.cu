@@ -270,7 +270,9 @@ PackedValues packed_values(const AttentionDesc& d, void* workspace) {
   constexpr std::int64_t kOrdered = 16;  // keys that have an order of their own (tile/key_order.h)
   const mma::Tile tile = mma::kTileTable[tile_of(d)];
   const bool is_dense = d.sequences == 0 && d.tokens_k > 0;
-  const bool is_tile = tile.keys == PackedValues::kPlaces && tile.head_dim == d.head_dim_v;
+  // K is read where it is then, and V's scales are no constants of key blocks' channels.
+  const bool is_tile = tile.keys == PackedValues::kPlaces && tile.head_dim == d.head_dim_v &&
+                       tile.head_dim == d.head_dim && d.recipe.v != Granularity::block_channel;
   if (!is_dense || !is_tile || d.key_block % kOrdered != 0) return {};
   const mma::Kernels& kernels = kernels_for(d, Cut{});
   if (!kernels.moves_v || kernels.v_bytes != 1) return {};

@@ -2,6 +2,8 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <cstdint>
+
 #include "cuda/mma/launch.h"
 #include "cuda/mma/pack.cuh"
 #include "cuda/mma/with_tile.cuh"
@@ -12,7 +14,10 @@ namespace octet::cuda::mma {
 template <class S>
 int launch_pack(const Call& call, int tile, const Grid& grid, void* stream) {
   const AnyShape shape(kTileTable[tile], attn::Element<S::kV>::kBytes);
-  const dim3 blocks(static_cast<unsigned>(grid.groups), static_cast<unsigned>(grid.heads));
+  const std::int32_t of_block =
+      call.has_packed_v ? shape.threads / 32 : 1;  // key blocks of a block of threads
+  const dim3 blocks(static_cast<unsigned>((grid.groups + of_block - 1) / of_block),
+                    static_cast<unsigned>(grid.heads));
   const auto threads = static_cast<unsigned>(shape.threads);
   if (!packs_by_itself(tile)) return runtime::launch(pack_any<S>, blocks, threads, 0, stream, call, shape);
   return with_packed_tile(tile, [&]<int kIndex>() {

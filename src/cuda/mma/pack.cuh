@@ -10,6 +10,7 @@
 #include "cuda/attn/operand.cuh"
 #include "cuda/attn/scheme.cuh"
 #include "cuda/attn/sequence.cuh"
+#include "cuda/mma/pack_constants.cuh"
 #include "cuda/mma/tile.h"
 #include "cuda/ptx/grid.cuh"
 #include "cuda/tile/kept.cuh"
@@ -81,7 +82,7 @@ class Packing {
     ptx::let_the_next_kernel_start();
     if (begin >= keys.length) return;
     const Scales scales = scales_at.read();  // on their way while values are
-    if (!call_.has_packed_v) put_values(v, values_at, begin, count, slot);
+    put_values(v, values_at, begin, count, slot);
     put_constants(scales, count, slot);
     if (call_.packed.k) put_keys(k, begin, count, slot);
     if (call_.packed.channels) put_channels(v, begin, slot);
@@ -331,12 +332,14 @@ template <class S, int kIndex>
 __global__ void __launch_bounds__((TileShape<S, kIndex>::threads), kPackBlocks)
     pack(const __grid_constant__ Call call) {
   if (call.is_placed_by_memory) ptx::wait_for_earlier_kernels();
+  if (call.has_packed_v) return ConstantPacking<S>(call).run();
   Packing<S, TileShape<S, kIndex>>(call, {}).run();
 }
 template <class S>
 __global__ void __launch_bounds__(kMostPackThreads, kPackBlocks)
     pack_any(const __grid_constant__ Call call, const __grid_constant__ AnyShape shape) {
   if (call.is_placed_by_memory) ptx::wait_for_earlier_kernels();
+  if (call.has_packed_v) return ConstantPacking<S>(call).run();
   Packing<S, AnyShape>(call, shape).run();
 }
 

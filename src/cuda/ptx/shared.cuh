@@ -1,5 +1,5 @@
-// Loads from shared memory, at addresses in its own space: where these are words that are computed, the
-// compiler does not find out what space they are in.
+// Loads from shared memory and a store, at addresses in its own space: where these are words that are
+// computed, the compiler does not find out what space they are in.
 #pragma once
 #include <cstdint>
 
@@ -25,6 +25,11 @@ __device__ __forceinline__ uint4 load_shared_16_bytes(std::uint32_t at) {
                : "r"(at)
                : "memory");
   return v;
+}
+
+/// at: a multiple of 4.
+__device__ __forceinline__ void store_shared_word(std::uint32_t at, std::uint32_t word) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(word) : "memory");
 }
 
 }  // namespace octet::cuda::ptx

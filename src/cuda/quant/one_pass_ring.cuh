@@ -48,9 +48,9 @@ struct LeafRing {
   LeafWalk walk;
   std::uint32_t is_left[kPlaces];  // no codes of the leaf's unit are written in this round
   std::uint32_t is_unit_left;      // any that the block has the first leaf of
-  // Barriers, in the order in which they are passed: the leaf's rows are there, they have been added up, and
-  // they have been taken, so that the slot is empty;
-  std::uint64_t full[kSlots], summed[kSlots], empty[kSlots];
+  // Barriers, in the order in which they are passed: the leaf's rows are there, they have been added up,
+  // their codes wait in their place to be packed, if they are, and the slot is empty;
+  std::uint64_t full[kSlots], summed[kSlots], coded[kSlots], empty[kSlots];
   // the words of its unit are there, all peaks are, and nobody needs either any more.
   std::uint64_t ready[kPlaces], measured[kPlaces], used[kPlaces];
 
@@ -59,7 +59,9 @@ struct LeafRing {
     const auto open = [](const std::uint64_t& barrier, int warps) {
       ptx::open_barrier(ptx::shared_address(&barrier), warps * kWarp);
     };
-    for (int i = 0; i < kSlots; ++i) open(full[i], 1), open(summed[i], Shape::kLanes), open(empty[i], kTiles);
+    for (int i = 0; i < kSlots; ++i) {
+      open(full[i], 1), open(summed[i], Shape::kLanes), open(coded[i], kTiles), open(empty[i], kTiles);
+    }
     for (int i = 0; i < kPlaces; ++i) open(ready[i], 1), open(measured[i], kTiles), open(used[i], kTiles);
   }
 };

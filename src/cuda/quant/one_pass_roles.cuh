@@ -260,14 +260,17 @@ class OnePass {
         }
         rscale = peak.is_bad ? 0.0f : scale.rscale;
       }
-      stage_codes(v, rscale, shared_.codes[coder]);
-      if (!is_packed()) {
-        auto* const to =
-            static_cast<std::int8_t*>(k_.codes.data) + row_offset(k_.codes, leaf.b, leaf.h, token);
-        write_codes(shared_.codes[coder], to, count);
-      } else if (!shared_.is_left[place]) {
-        write_packed(shared_.codes[coder], cuda::tile::kept(n), tile);
+      if (is_packed()) {
+        const bool is_left = shared_.is_left[place] != 0;
+        __syncwarp();  // all lanes have their lines
+        stage_codes(v, rscale, waiting_codes(n, tile));
+        arrive(shared_.used[place]);
+        write_packed(cuda::tile::kept(n), tile, is_left, shared_.codes[coder]);
+        continue;
       }
+      stage_codes(v, rscale, shared_.codes[coder]);
+      auto* const to = static_cast<std::int8_t*>(k_.codes.data) + row_offset(k_.codes, leaf.b, leaf.h, token);
+      write_codes(shared_.codes[coder], to, count);
       arrive(shared_.used[place]);
     }
   }
@@ -408,7 +411,7 @@ class OnePass {
     return static_cast<std::int32_t*>(r_.exponent.data) + row_offset(r_.exponent, leaf.b, leaf.h, 0) + lane();
   }
 
-  /// The lane's segment of a tile of leaf n. Room for another leaf is made at once.
+  /// The lane's segment of a tile of leaf n. Room for another leaf is made at once, unless codes wait there.
   __device__ void take_tile(int n, int tile, uint4 (&stored)[Shape::kCount / kChannels]) const {
     const int slot = n % Shared::kSlots;
     ptx::wait(at(shared_.summed[slot]), parity(n / Shared::kSlots));
@@ -416,7 +419,7 @@ class OnePass {
 #pragma unroll
     for (int i = 0; i < Shape::kCount / kChannels; ++i)
       stored[i] = ptx::load_shared_16_bytes(lines + row_place(lane(), i));
-    arrive(shared_.empty[slot]);
+    if (!is_packed()) arrive(shared_.empty[slot]);
   }
   template <DType kType>
   __device__ void to_numbers(const uint4 (&stored)[Shape::kCount / kChannels], int place,
@@ -494,35 +497,32 @@ class OnePass {
 
   /// Whether codes go where attention reads V.
   __device__ bool is_packed() const { return kIsNorms && k_.packed.data; }
-  /// The codes of a tile there, zeros for rows behind the last: of 32 keys 16 channels at a time, of 16 keys
-  /// 32 channels.
-  /// n: of which the compiler keeps nothing, for registers are short.
-  __device__ void write_packed(uint4 (&memory)[kWarp][4], int n, int tile) const {
-    constexpr int kSquares = Shape::kCount / kGroupKeys;  // times two
-    constexpr int kGroups = Shape::kRows / kGroupKeys;
-    static_assert(kLeafRows == PackedValues::kPlaces, "a leaf is a key block");
-    const std::uint32_t space = ptx::shared_address(memory);
-    std::uint32_t words[kSquares][4];
-    const int key = kGroups > 1 ? lane() : lane() % kGroupKeys;
-#pragma unroll
-    for (int i = 0; i < kSquares; ++i) {
-      const int piece = kGroups > 1 ? i : 2 * i + lane() / kGroupKeys;
-      ptx::load_matrices_turned(words[i], space + code_place(key * Shape::kLanes + piece / 4, piece % 4));
+  /// Where the codes of a tile of leaf n wait for the others: in the first half of its own lines.
+  __device__ uint4 (&waiting_codes(int n, int tile) const)[kWarp][4] {
+    return *reinterpret_cast<uint4(*)[kWarp][4]>(shared_.lines[n % Shared::kSlots][tile * kWarp]);
+  }
+  /// 16 channels of a leaf, a key block, once the codes of all tiles wait; as many tiles have those of all.
+  /// What is left for the next round is not written. Then room for another leaf is made.
+  __device__ void write_packed(int n, int tile, bool is_left, uint4 (&memory)[kWarp][4]) const {
+    static_assert(kLeafRows == PackedValues::kPlaces && Shared::kTiles * kSquare == kDim);
+    const int slot = n % Shared::kSlots;
+    arrive(shared_.coded[slot]);
+    ptx::wait(at(shared_.coded[slot]), parity(n / Shared::kSlots));
+    if (!is_left) {
+      const Leaf leaf = this->leaf(n);
+      const std::uint32_t codes = ptx::shared_address(waiting_codes(n, 0));
+      constexpr int kTileBytes = kWarp * 128;
+      const auto row = [&](int key) {
+        const int line = key % Shape::kRows * Shape::kLanes + tile / 4;
+        return codes + key / Shape::kRows * kTileBytes + code_place(line, tile % 4);
+      };
+      const Turn<kLeafRows / kSquare> turn(ptx::shared_address(memory));
+      static_assert(sizeof(memory) == turn.kBytes);
+      turn.take(row, leaf.length);
+      turn.write(packed_block(k_.packed, kDim, leaf.b, leaf.h, leaf.begin / kLeafRows) +
+                 tile * kSquare * PackedValues::kPlaces);
     }
-    const Leaf leaf = this->leaf(n);
-    const int count = leaf.length - tile * Shape::kRows;
-    std::byte* const to =
-        packed_block(k_.packed, kDim, leaf.b, leaf.h, leaf.begin / kLeafRows) + tile * Shape::kRows;
-    const int which = lane() % 2, channel = lane() / 2;
-#pragma unroll
-    for (int i = 0; i < kSquares; ++i) {
-      const uint4 codes = Squares(words[i]).of_channels({count, kGroups > 1 ? count - kGroupKeys : count},
-                                                        *reinterpret_cast<TurnSpace*>(memory));
-      const int group = kGroups > 1 ? which : 0, piece = kGroups > 1 ? i : 2 * i + which;
-      *reinterpret_cast<uint4*>(to + (piece * kGroupKeys + channel) * PackedValues::kPlaces +
-                                group * kGroupKeys) = codes;
-    }
-    __syncwarp();
+    arrive(shared_.empty[slot]);
   }
 
   const RowReading& r_;

@@ -3,14 +3,16 @@
 #include <cstdint>
 
 #include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/shared.cuh"
 #include "cuda/quant/quantize.h"
 #include "cuda/quant/row_space.cuh"
 #include "cuda/tile/key_order.h"
 
 namespace octet::cuda {
 
-/// Keys whose codes of a channel are 16 bytes: an order of their own among themselves (tile/key_order.h).
-inline constexpr int kGroupKeys = 16;
+/// Keys whose codes of a channel are 16 bytes, with an order among themselves (tile/key_order.h), and
+/// channels whose codes of a key are.
+inline constexpr int kSquare = 16;
 
 /// Where the codes of a key block of a head go, those of its first channel.
 __device__ inline std::byte* packed_block(const PackedValues& to, int dim, std::int32_t b, std::int32_t h,
@@ -19,47 +21,75 @@ __device__ inline std::byte* packed_block(const PackedValues& to, int dim, std::
   return to.data + slot * dim * PackedValues::kPlaces;
 }
 
-/// The memory of a warp whose lanes exchange words. Planes lie so far apart that lanes meet in no bank.
-struct TurnSpace {
-  uint4 planes[4][10];
-};
+/// 16 channels of so many squares of keys on their way from rows to channels, by a warp and its shared
+/// memory. There the codes of the first channels of all pairs lie together, and those of the second, and
+/// begin with another pair in each square, so that lanes meet in no bank.
+template <int kSquares>
+class Turn {
+ public:
+  static constexpr int kKeys = kSquares * kSquare, kBytes = kKeys * kSquare;
 
-/// Two squares of 16 keys and 16 channels, as words of a lane: w[2 i] and w[2 i + 1] have of square i, by
-/// bytes, channels 2 (lane / 4) and the next one, of keys 2 (lane % 4) and the next one, and of those 8
-/// behind them. row: the shared memory of key lane % 16 of square lane / 16. Of the warp.
-struct Squares {
-  std::uint32_t w[4];
+  /// memory: kBytes, at a multiple of 128.
+  __device__ explicit Turn(std::uint32_t memory) {
+    const unsigned lane = number(), square = lane % kSquares, channel = lane / kSquares;
+    put_ = memory + lane * 4;
+    get_ = memory + plane_offset(channel % 2 * kSquares + square) + channel / 2 * 16;
+    get_ ^= turned(channel % 2 * kSquares + square);
+    of_lane_ = channel * PackedValues::kPlaces + square * kSquare;
+  }
 
-  __device__ explicit Squares(std::uint32_t row) { ptx::load_matrices_turned(w, row); }
-  __device__ explicit Squares(const std::uint32_t (&words)[4]) : w{words[0], words[1], words[2], words[3]} {}
-
-  /// Of both, of which `count[i]` keys exist and zeros stand for others: the 16 codes in key order of channel
-  /// lane / 2 of square lane % 2. Of the warp.
-  __device__ uint4 of_channels(const int (&count)[2], TurnSpace& space) const {
+  /// Takes the codes of all keys, and zeros for those from `count` on; of the warp. row(key): the shared
+  /// memory of a key's 16 codes, asked for of all of them.
+  template <class Row>
+  __device__ void take(const Row& row, int count) const {
     // Slots 4 t ... 4 t + 3 are keys 2 t, 2 t + 1, 2 t + 8 and 2 t + 9: what lane t of four has.
     static_assert(tile::key_of_slot(5, 1) == 3 && tile::key_of_slot(6, 1) == 10);
     constexpr unsigned kFirstChannel = 0x6420, kSecondChannel = 0x7531;
-    const int lane = RowSpace<SegmentShape<64>>::lane();
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const std::uint32_t exist = count[i] < kGroupKeys ? existing(lane % 4 * 2, count[i]) : ~0u;
-      words(space, i)[lane] = __byte_perm(w[2 * i], w[2 * i + 1], kFirstChannel) & exist;
-      words(space, 2 + i)[lane] = __byte_perm(w[2 * i], w[2 * i + 1], kSecondChannel) & exist;
+    for (int first = 0; first < kSquares; first += 2) {
+      // Words 2 i and 2 i + 1 have, by bytes, channels 2 (lane / 4) and the next one of keys 2 t and the next
+      // one of square i, and of those 8 behind them.
+      std::uint32_t words[4];
+      ptx::load_matrices_turned(words, row(first * kSquare + static_cast<int>(number())));
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int left = count - (first + i) * kSquare;
+        const std::uint32_t exist = left < kSquare ? existing(number() % 4 * 2, left) : ~0u;
+        const std::uint32_t a = words[2 * i], b = words[2 * i + 1];
+        put(first + i, __byte_perm(a, b, kFirstChannel) & exist);
+        put(kSquares + first + i, __byte_perm(a, b, kSecondChannel) & exist);
+      }
     }
     __syncwarp();
-    return space.planes[lane / 2 % 2 * 2 + lane % 2][lane / 4];
+  }
+  /// Writes them, the first channel's to `to`; of the warp.
+  __device__ void write(std::byte* to) const {
+    constexpr int kAtOnce = kWarp / kSquares;  // channels
+#pragma unroll
+    for (int i = 0; i < kSquare / kAtOnce; ++i)
+      *reinterpret_cast<uint4*>(to + of_lane_ + i * kAtOnce * PackedValues::kPlaces) =
+          ptx::load_shared_16_bytes(get_ ^ i * (kAtOnce / 2) * 16);
   }
 
  private:
-  __device__ static std::uint32_t* words(TurnSpace& space, int plane) {
-    return reinterpret_cast<std::uint32_t*>(space.planes[plane]);
+  __device__ static unsigned number() { return static_cast<unsigned>(RowSpace<SegmentShape<64>>::lane()); }
+  /// Planes are the squares of first channels, then those of second ones.
+  __device__ static constexpr unsigned plane_offset(unsigned plane) { return plane * kSquare / 2 * 16; }
+  __device__ static constexpr unsigned turned(unsigned plane) {
+    constexpr unsigned kFurther = kSquares > 2 ? 1 : 2;
+    return plane * kFurther % (kSquare / 2) * 16;
+  }
+  __device__ void put(unsigned plane, std::uint32_t word) const {
+    ptx::store_shared_word((put_ ^ turned(plane)) + plane_offset(plane), word);
   }
   /// Ones for the keys of a word that exist.
-  __device__ static std::uint32_t existing(int key, int count) {
-    const auto byte = [&](int of, int at) { return of < count ? 0xffu << at : 0u; };
+  __device__ static std::uint32_t existing(unsigned key, int count) {
+    const auto byte = [&](unsigned of, int at) { return static_cast<int>(of) < count ? 0xffu << at : 0u; };
     return byte(key, 0) | byte(key + 1, 8) | byte(key + 8, 16) | byte(key + 9, 24);
   }
+
+  std::uint32_t put_, get_, of_lane_;
 };
 
 }  // namespace octet::cuda
