@@ -813,6 +813,7 @@ int compare_held(const Options& options) {
           c[i].seed = options.seed + static_cast<unsigned>(3 * ran + i), c[i].input_layout = ran / 2 % 2;
           c[i].recipe.largest_code = 127;
           c[i].recipe.block = block == 128 && ran % 3 == 0 ? 32 : block;
+          if (block == 112 && ran % 4 == 3) c[i].recipe.block = ran % 8 == 3 ? 100 : 48;
         }
         const int kind = (ran + data) % 5;
         c[2].recipe.equalise = Equalise::on;

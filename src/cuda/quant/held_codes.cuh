@@ -9,6 +9,11 @@
 
 namespace octet::cuda {
 
+/// Rows that a warp makes codes of at a time.
+struct HeldTile {
+  int first, count;  ///< of the part's; less than 1: there are none
+};
+
 template <class Shape, Work kWork, HeldScales kScales>
 class HeldSequence : HeldRows<Shape, kWork, kScales> {
   using Base = HeldRows<Shape, kWork, kScales>;
@@ -20,7 +25,7 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
   __device__ void run() const {
     stage();
     find_words();
-    if (joins_groups() && !groups_end_in_rounds()) find_peaks();
+    if (joins_groups() && !groups_end_in_turns()) find_peaks();
     encode();
     if (has_block_scales()) write_group_scales();
     if (is_packed()) write_packed();
@@ -30,12 +35,13 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
 
  private:
   using Base::at_, Base::k_, Base::r_, Base::space_;
-  using Base::find_words, Base::has_one_scale, Base::lane, Base::stage, Base::tile_lines, Base::tiles;
+  using Base::find_words, Base::has_one_scale, Base::lane, Base::stage, Base::tiles;
   using Base::unit_offset, Base::warp, Base::warps;
-  static constexpr int kPieces = Shape::kCount / kChannels;
+  static constexpr int kPieces = Shape::kCount / kChannels, kLineBytes = 128;
 
   __device__ static int part() { return lane() % Shape::kLanes; }
   __device__ static int row_of_tile() { return lane() / Shape::kLanes; }
+  __device__ uint4* lines_of_row(int row) const { return space_.lines() + row * Shape::kLanes * kChannels; }
   /// Whether codes go where attention reads V.
   __device__ bool is_packed() const { return kWork == Work::multiplied && k_.packed.data; }
   /// Groups of tokens: whose largest scale is a floor of all, or which have one scale.
@@ -47,24 +53,25 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
 
   // --- Numbers
 
-  __device__ void take_tile(int tile, float (&v)[Shape::kCount]) const {
+  __device__ void take_tile(const HeldTile& tile, float (&v)[Shape::kCount]) const {
     if (r_.x.dtype == DType::f16)
       take_tile<DType::f16>(tile, v);
     else
       take_tile<DType::bf16>(tile, v);
   }
   template <DType kType>
-  __device__ void take_tile(int tile, float (&v)[Shape::kCount]) const {
-    const std::uint32_t lines = ptx::shared_address(tile_lines(tile));
+  __device__ void take_tile(const HeldTile& tile, float (&v)[Shape::kCount]) const {
+    const std::uint32_t lines = ptx::shared_address(lines_of_row(tile.first));
     const float4* const words = space_.words[part()];
+    const int line = min(lane(), (at_.rows - tile.first) * Shape::kLanes - 1);
 #pragma unroll
     for (int i = 0; i < kPieces; ++i)
-      eight_numbers<kWork, kType>(ptx::load_shared_16_bytes(lines + row_place(lane(), i)),
+      eight_numbers<kWork, kType>(ptx::load_shared_16_bytes(lines + row_place(line, i)),
                                   space_.flips[part() * kPieces + i], words + 2 * i, r_.norm,
                                   v + i * kChannels);
   }
   /// What becomes codes.
-  __device__ void take_numbers(int tile, float (&v)[Shape::kCount]) const {
+  __device__ void take_numbers(const HeldTile& tile, float (&v)[Shape::kCount]) const {
     take_tile(tile, v);
     if constexpr (kWork != Work::multiplied) rotate_segment<Shape>(v, part());
   }
@@ -75,14 +82,22 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
 
   // --- Groups of tokens
 
-  /// Whether all tiles of a group are computed in the same turn of the block's warps.
-  __device__ bool groups_end_in_rounds() const {
-    return tiles() <= warps() || warps() * Shape::kRows % k_.groups.by_tokens.divisor == 0;
+  /// Rows of which the block's warps have a tile each at a time: whole groups, where these end with tiles or
+  /// halves of tiles, whose codes need no more room than their own lines.
+  __device__ int rows_of_turn() const {
+    const int most = warps() * Shape::kRows, group = k_.groups.by_tokens;
+    if (!joins_groups() || at_.rows <= most || group % (Shape::kRows / 2) != 0 || group > most) return most;
+    return most / k_.groups.by_tokens * group;
+  }
+  /// Whether all tiles of a group are computed in the same turn.
+  __device__ bool groups_end_in_turns() const {
+    const int rows = rows_of_turn();
+    return at_.rows <= rows || rows % k_.groups.by_tokens.divisor == 0;
   }
   __device__ int group_of(int row) const { return row / k_.groups.by_tokens; }
   /// peak: of the lane's row, 0 where it does not count.
-  __device__ void join_peak(int tile, std::uint32_t peak) const {
-    const int first = tile * Shape::kRows, of_first = group_of(first), own = group_of(first + row_of_tile());
+  __device__ void join_peak(const HeldTile& tile, std::uint32_t peak) const {
+    const int of_first = group_of(tile.first), own = group_of(tile.first + row_of_tile());
     const std::uint32_t most = __reduce_max_sync(kAllLanes, own == of_first ? peak : 0);
     if (lane() == 0) atomicMax(space_.peaks + of_first, most);
     if (own != of_first && peak > 0) atomicMax(space_.peaks + own, peak);
@@ -100,11 +115,12 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
         scale_of(group).scale;
   }
   __device__ void find_peaks() const {
-    for (int tile = warp(); tile < tiles(); tile += warps()) {
+    for (int first = warp() * Shape::kRows; first < at_.rows; first += warps() * Shape::kRows) {
+      const HeldTile tile{first, min(Shape::kRows, at_.rows - first)};
       float v[Shape::kCount];
       take_numbers(tile, v);
       const std::uint32_t peak = peak_of(v);
-      join_peak(tile, peak < kInfBits && tile * Shape::kRows + row_of_tile() < at_.rows ? peak : 0);
+      join_peak(tile, peak < kInfBits && row_of_tile() < tile.count ? peak : 0);
     }
     __syncthreads();
   }
@@ -112,15 +128,15 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
   // --- Codes
 
   __device__ void encode() const {
-    const bool joins = joins_groups() && groups_end_in_rounds();
-    const int rounds = (tiles() + warps() - 1) / warps();
-    for (int round = 0; round < rounds; ++round) {
-      const int tile = round * warps() + warp(), row = tile * Shape::kRows + row_of_tile();
-      const bool has_tile = tile < tiles(), exists = row < at_.rows;
+    const bool joins = joins_groups() && groups_end_in_turns();
+    const int of_turn = rows_of_turn(), own = warp() * Shape::kRows;
+    for (int begin = 0; begin < at_.rows; begin += of_turn) {
+      const HeldTile tile{begin + own, min(Shape::kRows, min(of_turn, at_.rows - begin) - own)};
+      const bool exists = row_of_tile() < tile.count;
       float v[Shape::kCount];
       std::uint32_t peak = 0;
       bool is_bad = false;
-      if (has_tile) {
+      if (tile.count > 0) {
         take_numbers(tile, v);
         peak = peak_of(v);
         // A row with NaN or Inf is zeros: NaN is, and times 0 all others are.
@@ -130,8 +146,8 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
         if (joins) join_peak(tile, peak);
       }
       if (joins) __syncthreads();
-      if (!has_tile) continue;
-      const float rscale = rescaled(row, exists, peak, v);
+      if (tile.count <= 0) continue;
+      const float rscale = rescaled(tile.first + row_of_tile(), exists, peak, v);
       write_codes(v, is_bad ? 0.0f : rscale, tile);
     }
   }
@@ -156,11 +172,11 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
     return scale.rscale;
   }
 
-  /// By way of the tile's own lines, which nobody reads any more; packed ones wait there, in their first
-  /// half, for all others.
-  __device__ void write_codes(const float (&v)[Shape::kCount], float rscale, int tile) const {
+  /// By way of the tile's own lines, of which the first half is enough and nobody reads them any more; packed
+  /// ones wait there for all others.
+  __device__ void write_codes(const float (&v)[Shape::kCount], float rscale, const HeldTile& tile) const {
     constexpr int kOut = Shape::kDim / 16, kRowsAtOnce = kWarp / kOut, kSteps = Shape::kRows / kRowsAtOnce;
-    auto* const space = reinterpret_cast<unsigned char*>(tile_lines(tile));
+    auto* const space = reinterpret_cast<unsigned char*>(lines_of_row(tile.first));
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < Shape::kCount; i += 16)
@@ -170,30 +186,31 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
     if (is_packed()) return;
     __syncwarp();
     const int row = lane() / kOut, piece = lane() % kOut, line = row * Shape::kLanes + piece / 4;
-    const int first = tile * Shape::kRows, count = at_.rows - first;
     auto* to = static_cast<std::int8_t*>(k_.codes.data) +
-               row_offset(k_.codes, at_.b, at_.h, at_.first + first + row) + piece * 16;
+               row_offset(k_.codes, at_.b, at_.h, at_.first + tile.first + row) + piece * 16;
     const std::int64_t step = kRowsAtOnce * k_.codes.stride[2];
 #pragma unroll
     for (int i = 0; i < kSteps; ++i) {
-      if (i * kRowsAtOnce + row < count)
+      if (i * kRowsAtOnce + row < tile.count)
         *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(
             space + code_place(i * kRowsAtOnce * Shape::kLanes + line, piece % 4));
       to += step;
     }
   }
 
-  /// The codes of the part's key blocks, 16 channels of 64 keys at a time: of 32 or of 128 calls took up to 1 %
-  /// longer (H200).
+  /// The codes of the part's key blocks, 16 channels of 64 keys at a time: of 32 or of 128 calls took up to 1
+  /// % longer (H200).
   __device__ void write_packed() const {
     using Part = Turn<4>;
     constexpr int kOfRow = Shape::kDim / kSquare, kOfBlock = PackedValues::kPlaces / Part::kKeys;
     __syncthreads();
-    // note: the warp's own memory is the other half of a tile, so some may have none.
-    const int workers = min(warps(), tiles()), key_block = k_.packed.key_block;
+    // note: two warps' memory is the other half of a tile of the first turn, so some may have none.
+    const int of_turn = rows_of_turn(), key_block = k_.packed.key_block;
+    const int workers = min(warps(), 2 * (at_.rows <= of_turn ? tiles() : of_turn / Shape::kRows));
     if (warp() >= workers) return;
-    const Part turn(ptx::shared_address(tile_lines(warp()) + kWarp * kChannels / 2));
-    static_assert(Part::kBytes <= kWarp * kChannels / 2 * sizeof(uint4));
+    const std::uint32_t lines = ptx::shared_address(space_.lines());
+    const Part turn(lines + (warp() / 2 * kWarp + kWarp / 2) * kLineBytes + warp() % 2 * Part::kBytes);
+    static_assert(2 * Part::kBytes <= kWarp / 2 * kLineBytes);
     std::byte* const to = packed_block(k_.packed, Shape::kDim, at_.b, at_.h, at_.first / key_block);
     const int all = (at_.rows + key_block - 1) / key_block * kOfBlock * kOfRow;
     for (int i = warp(); i < all; i += workers) {
@@ -201,10 +218,12 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
       const int piece = number % kOfRow, part = number / kOfRow % kOfBlock,
                 block = number / (kOfRow * kOfBlock);
       const int first = block * key_block + part * Part::kKeys;
+      const int begin = of_turn % Shape::kRows == 0 ? 0 : first / of_turn * of_turn;  // of the turn
       const auto codes_of = [&](int key) {
-        const auto row = static_cast<unsigned>(min(first + key, at_.rows - 1));
-        return ptx::shared_address(tile_lines(row / Shape::kRows)) +
-               code_place(row % Shape::kRows * Shape::kLanes + piece / 4, piece % 4);
+        const auto row = static_cast<unsigned>(min(first + key, at_.rows - 1) - begin);
+        const unsigned line = row % Shape::kRows * Shape::kLanes + piece / 4;
+        return lines + (begin + row / Shape::kRows * Shape::kRows) * Shape::kLanes * kLineBytes +
+               code_place(line, piece % 4);
       };
       turn.take(codes_of, min(key_block - part * Part::kKeys, at_.rows - first));
       turn.write(to + (block * Shape::kDim + piece * kSquare) * PackedValues::kPlaces + part * Part::kKeys);

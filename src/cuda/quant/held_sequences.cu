@@ -127,10 +127,12 @@ HeldCut cut_for(std::span<const ShortOperand> operands) {
     cut.leaves *= 2;
   // note: groups that do not end with a turn of the warps are looked at in a turn before, which of rows that
   // are rotated takes as long as codes.
-  const bool has_odd_groups = std::ranges::any_of(
-      operands, [](const ShortOperand& x) { return x.rows.hadamard > 0 && !has_whole_groups(x); });
-  if (operands[0].rows.x.shape[3] == 64 && blocks(cut.leaves) > few && !has_odd_groups)
-    cut.warps = kMostWarps / 2;
+  constexpr std::uint32_t kFewWarps = kMostWarps / 2;
+  const bool has_odd_groups = std::ranges::any_of(operands, [](const ShortOperand& x) {
+    const std::int64_t group = tokens_of_groups(x);
+    return x.rows.hadamard > 0 && (group % (kWarp / 2) != 0 || group > std::int64_t{kFewWarps} * kWarp);
+  });
+  if (operands[0].rows.x.shape[3] == 64 && blocks(cut.leaves) > few && !has_odd_groups) cut.warps = kFewWarps;
   return cut;
 }
 
