@@ -554,8 +554,8 @@ class PackedTwin {
 bool packs_alike(std::vector<cuda::PlainOperand>& operands, std::size_t of_v, const Case& c,
                  const TensorView& as_rows, Buffer& scratch, int& packed) {
   const quant::OperandRecipe& recipe = c.recipe;
-  if (recipe.format != DType::s8 || recipe.equalise == Equalise::off || recipe.block % 16 != 0 ||
-      recipe.block > cuda::PackedValues::kPlaces)
+  if (recipe.format != DType::s8 || recipe.rotate == Rotate::on || recipe.smooth != Smooth::none ||
+      recipe.block % 16 != 0 || recipe.block > cuda::PackedValues::kPlaces)
     return true;
   const PackedTwin twin(c, as_rows);
   bool is_packed = false;
@@ -660,6 +660,7 @@ int compare_long(unsigned seed) {
                                : data == 1 ? Granularity::head
                                            : Granularity::channel;
         c.recipe.block = is_v ? 128 : std::int64_t{128} >> data % 3;
+        if (is_v && (data + shape[3] / 64) % 2 == 0) c.recipe.equalise = Equalise::off;
         ++ran;
         if (bad < 5 && !runs(c, cuda::Launches::fewest, &packed)) ++bad;
       }
@@ -822,6 +823,7 @@ int compare_held(const Options& options) {
         if (kind > 2) {
           c[1].recipe.granularity = Granularity::block;
           c[2].recipe.granularity = kind == 3 ? Granularity::channel : Granularity::head;
+          if (ran % 2 == 1) c[2].recipe.equalise = Equalise::off;
         } else {
           c[2].recipe.block_floor_octaves = ran % 4 * 5;
         }

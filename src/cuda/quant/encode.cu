@@ -386,8 +386,8 @@ void launch_scales(const ScaleWriting& writing, const ScaleMaking& making, void*
 
 void launch_encode(const RowReading& rows, const Coding& coding, void* stream) {
   if (takes_tokens(rows, coding)) return launch_encode_tokens(rows, coding, stream);
-  if (takes_tiles(rows, coding)) return launch_encode_tiles(rows, coding, stream);
   if (takes_plain(rows, coding)) return launch_encode_plain(rows, coding, stream);
+  if (takes_tiles(rows, coding)) return launch_encode_tiles(rows, coding, stream);
   // Few threads a row, for what is done once a row, as far as registers reach.
   constexpr int kMostVectors = 2, kFewLanes = 4;
   RowReading r = rows;

@@ -105,7 +105,7 @@ class HeldRows {
     if constexpr (kWork == Work::shifted_and_rotated) {
       find_mean();
     } else if constexpr (kWork == Work::multiplied) {
-      if (r_.exponent.data)
+      if (r_.exponent.data || has_one_scale())
         find_channels();
       else
         put(space_.words, 1.0f);
@@ -210,15 +210,19 @@ class HeldRows {
 
   __device__ void find_channels() const {
     sum_leaves([&](const HalfColumns<Shape>& columns, Leaf& leaf, int at) {
-      const SquaresOfChannel of =
-          r_.x.dtype == DType::f16 ? square_sum<DType::f16>(columns) : square_sum<DType::bf16>(columns);
+      const bool is_f16 = r_.x.dtype == DType::f16;
+      if (!r_.exponent.data) {
+        leaf.range[at] = is_f16 ? largest_range<DType::f16>(columns) : largest_range<DType::bf16>(columns);
+        return;
+      }
+      const SquaresOfChannel of = is_f16 ? square_sum<DType::f16>(columns) : square_sum<DType::bf16>(columns);
       leaf.sum[at] = bits_of(of.sum), leaf.range[at] = of.range;
     });
     SquareSum squares;
     if (has_channel()) {
       std::uint32_t range = kRangeOfZeros;
       for (int i = 0; i < leaf_count(); ++i) range = joined_range(range, leaf_word(i, &Leaf::range));
-      squares = scaled_squares(sum_of_leaves(), range);
+      squares = r_.exponent.data ? scaled_squares(sum_of_leaves(), range) : largest_alone(range);
     }
     // note: all blocks of a cluster have the same numbers.
     if (!__syncthreads_and(squares.is_good)) [[unlikely]]
@@ -228,8 +232,9 @@ class HeldRows {
     put(space_.words, factor);
     if (has_one_scale()) put_scale(squares.amax * factor);
   }
-  /// What the thread's channel is multiplied by.
+  /// What the thread's channel is multiplied by before its scale.
   __device__ float equaliser(const SquareSum& of) const {
+    if (!r_.exponent.data) return 1;
     const std::int32_t order =
         of.amax > 0 ? quant::norm_order(__fsqrt_rn(of.sum), of.amax) : as_signed(kOfZeros);
     const std::int32_t exponent = quant::channel_exponent(order, largest_of_channels(order), of.amax);

@@ -29,7 +29,10 @@ struct HeldOperands {
 };
 
 /// Whether codes wait for all rows of a sequence.
-OCTET_HD bool needs_all(const ShortOperand& x) { return x.rows.shift.data || x.rows.exponent.data; }
+OCTET_HD bool needs_all(const ShortOperand& x) {
+  const bool has_one_scale = x.coding.scale_of == ScaleOf::group && x.coding.groups.tokens == 0;
+  return x.rows.shift.data || x.rows.exponent.data || has_one_scale;
+}
 
 template <class Shape, HeldScales kScales, Work kWork>
 __device__ __forceinline__ void encode(const HeldOperand& of, std::uint32_t block, HeldSpace<Shape>& space) {
@@ -217,8 +220,8 @@ bool can_hold(const ShortOperand& x) {
   const bool has_floor = k.making.block_floor.octaves > 0, is_key_block = k.groups.tokens > 0;
   if (has_floor && (is_rotated || is_of_groups(x))) return false;
   if (is_of_groups(x) && is_key_block != is_rotated) return false;
-  // Of V scales of the sequence where it is equalised, of K of key blocks: of others there is no statistic.
-  if (is_of_groups(x) && (!needs_all(x) || (is_rotated && k.channel_groups > 1))) return false;
+  // Of V scales of the sequence or its channels, of K, which is shifted, of key blocks.
+  if (is_of_groups(x) && is_rotated && (!r.shift.data || k.channel_groups > 1)) return false;
   const std::int64_t of_group = tokens_of_groups(x);
   if (of_group > 0 && (r.x.shape[2] > of_group * kMostGroups)) return false;
   return least_leaves(x) <= most_leaves(x);

@@ -166,4 +166,12 @@ __device__ SquaresOfChannel square_sum(const HalfColumns<Shape>& of) {
   return {sum, joined_range(range.of<kType>(0), range.of<kType>(1))};
 }
 
+/// The range of one channel, but for the least.
+template <DType kType, class Shape>
+__device__ std::uint32_t largest_range(const HalfColumns<Shape>& of) {
+  PairRange range;
+  of.for_each_pair([&](std::uint32_t a, std::uint32_t b, int) { range.see(a | b << 16); });
+  return range_of_sizes(0, range.largest<kType>());
+}
+
 }  // namespace octet::cuda

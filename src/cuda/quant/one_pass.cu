@@ -66,7 +66,7 @@ bool is_built() {
 }
 
 Statistic statistic_of(const RowReading& rows) {
-  return rows.exponent.data ? Statistic::norms : Statistic::mean;
+  return rows.hadamard == 0 ? Statistic::norms : Statistic::mean;
 }
 
 template <class Shape>
@@ -119,9 +119,9 @@ bool takes_one_pass(const RowReading& rows, const Coding& coding) {
       !is_multiple(coding.codes, kBytes, kBytes) || making.is_shared() || making.largest_code > 127 ||
       making.head_floor.octaves > 0)
     return false;
-  const bool is_rotated = rows.hadamard == rows.dim && rows.shift.data && !rows.exponent.data,
-             is_multiplied = rows.hadamard == 0 && rows.exponent.data && !rows.shift.data;
   const bool is_group = coding.scale_of == ScaleOf::group, has_floor = making.block_floor.octaves > 0;
+  const bool is_rotated = rows.hadamard == rows.dim && rows.shift.data && !rows.exponent.data,
+             is_multiplied = rows.hadamard == 0 && (rows.exponent.data || is_group) && !rows.shift.data;
   const std::int64_t of_group = coding.groups.is_one ? 0 : coding.groups.tokens;
   // Of K key blocks have scales, or tokens; of V sequences (floors are of key blocks there), or tokens.
   bool is_scale = coding.scale_of == ScaleOf::token && (!has_floor || is_multiplied);

@@ -10,7 +10,7 @@ namespace octet::cuda {
 /// What statistic the rows' shift or exponents come from.
 enum class Statistic : std::int32_t {
   mean,   ///< of K, which is rotated
-  norms,  ///< of V's channels, whose tokens' scales may have the floor of their key block
+  norms,  ///< of V's channels, and their largest, which is all that is wanted where nothing is equalised
 };
 
 /// Bytes of scratch memory that launch_one_pass() needs for x of `shape`.

@@ -306,7 +306,9 @@ class OnePass {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if constexpr (kIsNorms) {
-        const SquareSum of = scaled_squares(end.sum[i], end.range[i]);
+        const SquareSum of = is_equalised() || !is_finite(end.sum[i])
+                                 ? scaled_squares(end.sum[i], end.range[i])
+                                 : largest_alone(end.range[i]);
         const bool is_zero = of.amax == 0;
         ptx::tell(to + i, !of.is_good ? kNotFound
                           : is_zero   ? kOfZeros
@@ -318,6 +320,8 @@ class OnePass {
     }
   }
 
+  /// Whether channels have exponents; else all that follows from norms is the largest of each.
+  __device__ bool is_equalised() const { return kScaled != Scaled::sequences || r_.exponent.data; }
   /// Whether norms of the unit were not found; of the block.
   __device__ bool lacks_norms(std::uint32_t unit) const {
     const int channel = static_cast<int>(threadIdx.x);
@@ -359,8 +363,11 @@ class OnePass {
       std::int32_t* const exponents = this->exponents(leaf);
 #pragma unroll
       for (int i = 0; i < kOwn; ++i) {
-        const std::int32_t exponent = quant::channel_exponent(as_signed(word[i]), largest, float_of(amax[i]));
-        if (writes) exponents[i * kWarp] = exponent;
+        std::int32_t exponent = 0;
+        if (is_equalised()) {
+          exponent = quant::channel_exponent(as_signed(word[i]), largest, float_of(amax[i]));
+          if (writes) exponents[i * kWarp] = exponent;
+        }
         word[i] = bits_of(power_of_two(-exponent));
       }
       if constexpr (kScaled == Scaled::sequences) multiply_by_rscales(leaf, amax, word);

@@ -91,7 +91,9 @@ ScratchPlan::ScratchPlan(const std::array<std::int64_t, 4>& shape, const quant::
     rscale = arena.take(scale_bytes);
     first_group = arena.take(in_blocks ? packed_sequences * 8 : 0);
   }
-  const bool has_one = sums != squares && packed_sequences == 0;
+  const bool is_of_sequences =
+      has_scales && recipe.rotate == Rotate::off && !sums && scales_sequences(recipe);
+  const bool has_one = (sums != squares || is_of_sequences) && packed_sequences == 0;
   one_pass = arena.take(has_one ? one_pass_bytes(shape, sums ? Statistic::mean : Statistic::norms) : 0);
   bytes = arena.end();
 }

@@ -12,6 +12,11 @@ RowReading reading_of(const TensorView& x, const Sequences& sequences, std::int6
 /// The rotation of `channels` code channels.
 void set_rotation(RowReading& rows, std::int64_t dim, std::uint64_t seed);
 
+/// Whether scales are of sequences of heads, or of their channels.
+inline bool scales_sequences(const quant::OperandRecipe& recipe) {
+  return recipe.granularity == Granularity::head || recipe.granularity == Granularity::channel;
+}
+
 /// The memory of one call, as offsets from its beginning; 0 bytes of what the recipe does not need.
 struct ScratchPlan {
   /// What begins all scratch memory of an operand of which all tokens share a scale: a word of each operand

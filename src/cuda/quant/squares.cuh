@@ -34,6 +34,11 @@ struct PairRange {
     most = __vmaxu2(most, size);
     below = __vmins2(below, size - 0x00010001u);
   }
+  /// The largest |x| of both as bits.
+  template <DType kType>
+  __device__ std::uint32_t largest() const {
+    return bits<kType>(max(most & 0x7fffu, most >> 16 & 0x7fffu));
+  }
   /// Of channel 0 or 1.
   template <DType kType>
   __device__ std::uint32_t of(int channel) const {
@@ -69,6 +74,12 @@ __device__ inline SquareSum scaled_squares(float plain, std::uint32_t range) {
   of.is_good = k <= kLargestSquared && bottom >= kSmallestSquared && bottom - k >= kSmallestSquared;
   if (of.is_good) of.sum = plain * power_of_two(-2 * k), of.amax = float_of(largest);
   return of;
+}
+
+/// Of channels whose norms nobody asks for. range: but for the least.
+__device__ inline SquareSum largest_alone(std::uint32_t range) {
+  const float amax = float_of(largest_of_range(range));
+  return {0, amax, is_finite(amax)};
 }
 
 }  // namespace octet::cuda

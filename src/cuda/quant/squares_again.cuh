@@ -84,7 +84,7 @@ class SquaresAgain {
         }
     }
     __syncthreads();
-    if (thread < Shape::kDim) {
+    if (thread < Shape::kDim && r.exponent.data) {
       std::int32_t largest = as_signed(kOfZeros);
       for (const std::int32_t order : space.orders) largest = max(largest, order);
       static_cast<std::int32_t*>(r.exponent.data)[row_offset(r.exponent, first.b, first.h, 0) + thread] =
@@ -99,7 +99,8 @@ class SquaresAgain {
     const auto* const exponents =
         static_cast<const std::int32_t*>(r.exponent.data) + row_offset(r.exponent, first.b, first.h, 0);
     auto* const scales = static_cast<float*>(k.scales.data) + row_offset(k.scales, first.b, first.h, 0);
-    const auto equalised = [&](int c) { return float_of(space.largest[c]) * power_of_two(-exponents[c]); };
+    const auto equaliser = [&](int c) { return r.exponent.data ? power_of_two(-exponents[c]) : 1.0f; };
+    const auto equalised = [&](int c) { return float_of(space.largest[c]) * equaliser(c); };
     const bool by_channel = k.channel_groups > 1;
     float of_all = 0;
     for (int c = 0; c < Shape::kDim; ++c) of_all = fmaxf(of_all, equalised(c));
@@ -110,7 +111,7 @@ class SquaresAgain {
     float factor[kChannels], rscale[kChannels];
 #pragma unroll
     for (int i = 0; i < kChannels; ++i)
-      factor[i] = power_of_two(-exponents[channel + i]), rscale[i] = scale_of(channel + i).rscale;
+      factor[i] = equaliser(channel + i), rscale[i] = scale_of(channel + i).rscale;
     const auto* const rows =
         static_cast<const std::uint16_t*>(r.x.data) + row_offset(r.x, first.b, first.h, 0) + channel;
     constexpr int kRowsAtOnce = kBlockThreads / kRowThreads;

@@ -110,9 +110,7 @@ void OperandSteps::add_single_steps() {
 /// scales.
 bool OperandSteps::scales_follow_exponents() const {
   const quant::OperandRecipe& recipe = call_.recipe();
-  const bool is_of_sequences =
-      recipe.granularity == Granularity::head || recipe.granularity == Granularity::channel;
-  return is_of_sequences && !call_.is_shared() && recipe.equalise == Equalise::on &&
+  return scales_sequences(recipe) && !call_.is_shared() && recipe.equalise == Equalise::on &&
          recipe.rotate == Rotate::off && recipe.smooth == Smooth::none && call_.operand.x.dtype != DType::f32;
 }
 
@@ -224,7 +222,8 @@ Coding OperandSteps::full_coding() const {
 bool OperandSteps::tries_one_pass(Launches launches) const {
   const quant::OperandRecipe& recipe = call_.recipe();
   const bool is_mean = recipe.smooth == Smooth::mean && recipe.equalise == Equalise::off,
-             is_norms = recipe.smooth == Smooth::none && recipe.equalise == Equalise::on;
+             is_norms = recipe.smooth == Smooth::none && recipe.rotate == Rotate::off &&
+                        (recipe.equalise == Equalise::on || scales_sequences(recipe));
   if (!is_mean && !is_norms) return false;
   // The steps of small operands run beside those of others, and read rows from the cache when they read them
   // again (docs/cuda-measurements.md).
