@@ -63,6 +63,12 @@ OperandPlan lay_out(const AttentionDesc& desc, const std::array<std::int64_t, 4>
   return out;
 }
 
+/// Whether the kernel that packs V makes f16 of bf16 on the way, so that nobody else reads and writes it.
+bool converts_as_it_packs(const AttentionDesc& desc, const quant::OperandRecipe& v) {
+  return desc.device == Device::cuda && !takes_codes(desc) && desc.input == DType::bf16 &&
+         v.format == DType::f16 && v.equalise == Equalise::off;
+}
+
 TensorView contiguous_f32(const std::array<std::int64_t, 4>& shape) {
   TensorView x;
   x.shape = shape;
@@ -149,7 +155,8 @@ CallLayout lay_out(Plan& plan) {
     plan.k = plan.v = {};
   } else {
     plan.k = lay_out(d, {d.batch, d.heads_kv, d.tokens_k, d.head_dim}, recipes.k, arena);
-    plan.v = lay_out(d, {d.batch, d.heads_kv, d.tokens_k, d.head_dim_v}, recipes.v, arena);
+    if (!converts_as_it_packs(d, recipes.v))
+      plan.v = lay_out(d, {d.batch, d.heads_kv, d.tokens_k, d.head_dim_v}, recipes.v, arena);
   }
   CallLayout call;
   if (shifts_lse(d)) {

@@ -12,6 +12,7 @@
 #include "cuda/attn/sequence.cuh"
 #include "cuda/mma/pack_constants.cuh"
 #include "cuda/mma/tile.h"
+#include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/grid.cuh"
 #include "cuda/tile/kept.cuh"
 #include "cuda/tile/key_order.h"
@@ -168,13 +169,17 @@ class Packing {
     }
   }
 
-  /// V's elements are what the products take, a word of its rows holds them whole, and no scheme wants
-  /// others.
+  /// V's elements are numbers of bf16 that the products take as f16.
+  __device__ bool converts_values() const {
+    return S::kV == Operand::f16 && call_.v.codes.dtype == DType::bf16;
+  }
+  /// V's elements are what the products take or as wide, a word of its rows holds them whole, and no scheme
+  /// wants others.
   __device__ bool values_in_words() const {
     if constexpr (requires(const S& s) { s.value(1.0f); }) return false;
     const DeviceTensor& x = call_.v.codes;
     const std::int64_t strides = x.stride[0] | x.stride[1] | x.stride[2];
-    return x.dtype == attn::native_dtype(S::kV) && x.stride[3] == 1 &&
+    return (x.dtype == attn::native_dtype(S::kV) || converts_values()) && x.stride[3] == 1 &&
            reinterpret_cast<std::uintptr_t>(x.data) % 4 == 0 && strides % kElements == 0 &&
            call_.dim_v % kElements == 0;
   }
@@ -227,6 +232,10 @@ class Packing {
     for (int k = 0; k < kKeys; ++k) {
       words.of[k] = k < left ? *reinterpret_cast<const std::uint32_t*>(row) : 0;
       row = tile::kept(row + at.row_bytes);  // the compiler would multiply anew
+    }
+    if (converts_values()) {
+#pragma unroll
+      for (std::uint32_t& word : words.of) word = ptx::f16_pair_of_bf16(word);
     }
     return words;
   }
@@ -297,8 +306,8 @@ class Packing {
                                                std::int32_t channel) const {
     if constexpr (requires { scheme_.value(1.0f); })
       return attn::element_of<S::kV>(scheme_.value(v.number(token, channel)));
-    else
-      return v.element<S::kV>(token, channel);
+    if (converts_values()) return attn::element_of<S::kV>(v.number(token, channel));
+    return v.element<S::kV>(token, channel);
   }
 
   __device__ void put_keys(const attn::HeadOperand& k, std::int32_t begin, std::int32_t count,

@@ -18,6 +18,18 @@ __device__ inline std::uint32_t f16_code(float x) {
   return code;
 }
 
+/// Two numbers of bf16 as f16, in the same halves, rounded to nearest even.
+__device__ __forceinline__ std::uint32_t f16_pair_of_bf16(std::uint32_t pair) {
+  std::uint32_t word;
+  asm("{ .reg .f32 low, high;\n"
+      "shl.b32 %0, %1, 16; mov.b32 low, %0;\n"
+      "and.b32 %0, %1, 0xffff0000; mov.b32 high, %0;\n"
+      "cvt.rn.f16x2.f32 %0, high, low; }"
+      : "=&r"(word)
+      : "r"(pair));
+  return word;
+}
+
 /// Four numbers of e4m3 in a word, `a` in its lowest byte, rounded to nearest and at most 448. sm_89 and
 /// newer.
 __device__ __forceinline__ std::uint32_t e4m3_of(float a, float b, float c, float d) {
