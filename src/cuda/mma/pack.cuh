@@ -267,8 +267,18 @@ class Packing {
   __device__ void put_values(const attn::HeadOperand& v, const ValuesAt& at, std::int32_t begin,
                              std::int32_t count, std::int64_t slot) {
     if (values_in_words()) {
-      for (int word = first_word(); word < words_of_values(); word += shape_.threads)
-        put_words(at, word, read_words(at, word, count));
+      // note: as many on their way at a time as registers hold.
+      constexpr int kAtOnce = 16 / kKeys;
+      const int step = shape_.threads, words = words_of_values();
+      for (int word = first_word(); word < words; word += kAtOnce * step) {
+        WordsOfKeys some[kAtOnce];
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i)
+          if (word + i * step < words) some[i] = read_words(at, word + i * step, count);
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i)
+          if (word + i * step < words) put_words(at, word + i * step, some[i]);
+      }
     } else {
       put_each_value(v, begin, count, slot);
     }
