@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/try.h"
+#include "core/schemes.h"
 #include "cuda/attn/call.h"
 #include "cuda/cuts.h"
 #include "cuda/hopper_cuts.h"
@@ -270,11 +271,13 @@ PackedValues packed_values(const AttentionDesc& d, void* workspace) {
   constexpr std::int64_t kOrdered = 16;  // keys that have an order of their own (tile/key_order.h)
   const mma::Tile tile = mma::kTileTable[tile_of(d)];
   const bool is_dense = d.sequences == 0 && d.tokens_k > 0;
-  // K is read where it is then, and V's scales are no constants of key blocks' channels.
-  const bool is_tile = tile.keys == PackedValues::kPlaces && tile.head_dim == d.head_dim_v &&
-                       tile.head_dim == d.head_dim && d.recipe.v != Granularity::block_channel;
+  const bool is_tile = tile.keys == PackedValues::kPlaces && tile.head_dim == d.head_dim_v;
   if (!is_dense || !is_tile || d.key_block % kOrdered != 0) return {};
+  // Constants are all that is left to pack then: K is read where it is, and V's scales are not of the
+  // channels of key blocks.
   const mma::Kernels& kernels = kernels_for(d, Cut{});
+  const bool reads_k = scheme_info(d.scheme).qk == kernels.k_dtype && tile.head_dim == d.head_dim;
+  if (!reads_k || d.recipe.v == Granularity::block_channel) return {};
   if (!kernels.moves_v || kernels.v_bytes != 1) return {};
   PackedValues values;
   values.data = static_cast<std::byte*>(workspace) + layout_of(d, {tile_of(d)}).v;
@@ -288,6 +291,8 @@ Status pack(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
   const Call call = call_of(d, args, cut);
   OCTET_TRY(put_table(d, kernels_for(d, cut), call, args.stream));
   if (d.tokens_k == 0) return {};
+  if (call.has_packed_v && (call.packed.k || call.packed.channels))
+    return {Code::internal, "V came packed to a call that packs more than constants"};
   return pack_blocks(d, call, cut, call.packed.blocks_per_head, args.stream);
 }
 Status pack(const AttentionDesc& d, const AttentionArgs& args) { return pack(d, args, usual_cut(d)); }

@@ -60,6 +60,33 @@ TEST(RowTiles, TilesThatKeepKeysAreForAsManyBlocksAsTheyHold) {
   EXPECT_EQ(keeping_tile(tile_for(128, 128), 1, 128, 1), -1);
 }
 
+TEST(PackedValues, AreWrittenByTheQuantiserWhereConstantsAreAllThatIsLeft) {
+  alignas(64) std::byte workspace[64];
+  const auto is_packed = [&](const auto& change) {
+    AttentionDesc d = few_rows(16, 4000);
+    d.recipe = scheme_info(d.scheme).recipe;
+    change(d);
+    const cuda::PackedValues values = cuda::packed_values(d, workspace);
+    EXPECT_TRUE(!values.data || (values.blocks_of_sequence == 32 && values.blocks_per_head == 64));
+    return values.data == workspace;
+  };
+  EXPECT_TRUE(is_packed([](AttentionDesc&) {}));
+  EXPECT_TRUE(is_packed([](AttentionDesc& d) { d.head_dim = d.head_dim_v = 64; }));
+  EXPECT_TRUE(is_packed([](AttentionDesc& d) { d.scheme = Scheme::integer; }));
+  EXPECT_TRUE(is_packed([](AttentionDesc& d) { d.recipe.v = Granularity::channel; }));
+  EXPECT_FALSE(is_packed([](AttentionDesc& d) { d.scheme = Scheme::int4; })) << "K is packed as s8";
+  EXPECT_FALSE(is_packed([](AttentionDesc& d) { d.scheme = Scheme::int8_half; })) << "V in 16 bits";
+  EXPECT_FALSE(is_packed([](AttentionDesc& d) { d.scheme = Scheme::qattn; }))
+      << "V is scaled as it is packed";
+  EXPECT_FALSE(is_packed([](AttentionDesc& d) { d.head_dim = 96; })) << "K is packed with zeros";
+  EXPECT_FALSE(is_packed([](AttentionDesc& d) { d.head_dim_v = 96; }));
+  EXPECT_FALSE(is_packed([](AttentionDesc& d) { d.key_block = 100; }));
+  EXPECT_FALSE(is_packed([](AttentionDesc& d) { d.recipe.v = Granularity::block_channel; }));
+  EXPECT_FALSE(is_packed([](AttentionDesc& d) { d.sequences = 3, d.batch = 1; }));
+  EXPECT_FALSE(is_packed([](AttentionDesc& d) { d.head_dim = d.head_dim_v = 64, d.key_block = 64; }))
+      << "a tile of 64 places";
+}
+
 TEST(RangeCut, QueryHeadsThatShareKeysAreRowsOfOneHead) {
   const cuda::RangeCut one(few_rows(1, 4096), 4), several(few_rows(3, 4096), 4);
   EXPECT_EQ(one.heads, 8);

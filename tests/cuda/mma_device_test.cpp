@@ -101,7 +101,17 @@ class Mma : public OnDevice {
     EXPECT_EQ(beyond, 0) << where << ": elements beyond their bound";
   }
 
-  void expect_reference(Call call, const std::string& what, Also also = Also::nothing) const {
+  /// How operands reach the kernel.
+  using Ways = std::vector<Operands>;
+  static Ways usual_ways() { return {Operands::codes, Operands::plain}; }
+  static std::string name_of_way(Operands operands) {
+    return operands == Operands::codes   ? ", from codes"
+           : operands == Operands::plain ? ", from numbers"
+                                         : ", from bf16";
+  }
+
+  void expect_reference(Call call, const std::string& what, Also also = Also::nothing,
+                        const Ways& ways = usual_ways()) const {
     const Scheme scheme = GetParam();
     call.options.backend = "reference";
     const Output want = run(call, scheme);
@@ -116,11 +126,10 @@ class Mma : public OnDevice {
     // note: from codes the LSE gets back what K's mean takes away from Q as quantised, not from Q.
     const double of_codes = scheme_info(scheme).qk == DType::s4 ? 0.5 : 0.1;
     const bool shifted = scheme_info(scheme).recipe.smooth != Smooth::none;
-    for (const Operands operands : {Operands::codes, Operands::plain}) {
+    for (const Operands operands : ways) {
       const Output got = run_on_device(call, scheme, operands);
-      const std::string where = std::string(scheme_info(scheme).name) + ", " + what +
-                                (operands == Operands::codes ? ", from codes" : ", from numbers");
-      const bool compares_lse = operands == Operands::plain || !shifted;
+      const std::string where = std::string(scheme_info(scheme).name) + ", " + what + name_of_way(operands);
+      const bool compares_lse = operands != Operands::codes || !shifted;
       ASSERT_TRUE(got.status.ok()) << where << ": " << got.status.message();
       if (const double allowed = allowance(); allowed == 0) {
         EXPECT_TRUE(same_bits(got.o, want.o)) << where << ": off by " << relative_error(got.o, want.o);
@@ -161,16 +170,17 @@ class Mma : public OnDevice {
   /// A call whose keys are cut in ranges: as expect_reference(), or where P's codes are others than the
   /// reference's as by expect_as_accurate(): of schemes that round against the largest score so far, and of
   /// all where a bias leaves few weights above one code.
-  void expect_few_rows(const Call& call, const std::string& what, Also also = Also::nothing) const {
+  void expect_few_rows(const Call& call, const std::string& what, Also also = Also::nothing,
+                       const Ways& ways = usual_ways()) const {
     const bool has_bias = call.bias.size(0) > 0;
     if (rounds_by_ranges() || (has_bias && allowance() > 0))
-      expect_as_accurate(call, what);
+      expect_as_accurate(call, what, ways);
     else
-      expect_reference(call, what, also);
+      expect_reference(call, what, also, ways);
   }
 
   /// Within the bound, and no less accurate than the reference is.
-  void expect_as_accurate(Call call, const std::string& what) const {
+  void expect_as_accurate(Call call, const std::string& what, const Ways& ways = usual_ways()) const {
     const Scheme scheme = GetParam();
     const Output bound = error_bound(call, scheme);
     Call of_exact = call;
@@ -181,13 +191,12 @@ class Mma : public OnDevice {
     if (want.status.code() == Code::unsupported) return;
     ASSERT_TRUE(want.status.ok() && exact.status.ok() && bound.status.ok())
         << want.status.message() << exact.status.message() << bound.status.message();
-    for (const Operands operands : {Operands::codes, Operands::plain}) {
+    for (const Operands operands : ways) {
       const Output got = run_on_device(call, scheme, operands);
-      const std::string where = std::string(scheme_info(scheme).name) + ", " + what +
-                                (operands == Operands::codes ? ", from codes" : ", from numbers");
+      const std::string where = std::string(scheme_info(scheme).name) + ", " + what + name_of_way(operands);
       ASSERT_TRUE(got.status.ok()) << where << ": " << got.status.message();
       expect_accuracy(got, want, exact, where);
-      if (operands == Operands::plain) expect_accurate_lse(got, want, exact, where);
+      if (operands != Operands::codes) expect_accurate_lse(got, want, exact, where);
       expect_within_bound(got, exact, bound, where);
       EXPECT_TRUE(got.o.intact() && got.lse.intact()) << where << ": written outside the output";
     }
@@ -572,6 +581,34 @@ TEST_P(Mma, FollowsTheReferenceOfFewRowsOfPackedSequences) {
   expect_seldom_cuts(call, "packed, by every cut");
   call.options.mask = Mask::causal;
   expect_seldom_cuts(call, "packed, by every cut, causal");
+}
+
+/// Operands that become codes by the ways that 16-bit ones have on a GPU: short sequences, those that blocks
+/// of threads hold, and long ones that are read once, whose V is packed as it is made.
+TEST_P(Mma, FollowsTheReferenceFromNumbersOf16Bits) {
+  struct Lengths {
+    std::int64_t batch, heads, rows, keys, dim, key_block;
+  };
+  const auto as_bf16 = [](Tensor& x) {
+    x.each([](float& number, auto...) { number = f32_from_bf16(bf16_from_f32(number)); });
+  };
+  for (const Lengths& of : {Lengths{2, 3, 197, 197, 64, 112}, Lengths{1, 2, 130, 520, 64, 128},
+                            Lengths{1, 2, 70, 512, 64, 112}, Lengths{1, 2, 70, 300, 128, 128},
+                            Lengths{1, 32, 3, 2200, 64, 128}, Lengths{1, 16, 3, 2200, 128, 128}}) {
+    Call call = normal_call(of.batch, of.heads, of.rows, of.keys, of.dim);
+    for (Tensor* x : {&call.q, &call.k, &call.v}) as_bf16(*x);
+    call.options.key_block = of.key_block;
+    const std::string what =
+        std::to_string(of.heads) + " heads of " + std::to_string(of.keys) + " x " + std::to_string(of.dim);
+    expect_few_rows(call, what, Also::nothing, {Operands::bf16});
+    call.options.recipe = scheme_info(GetParam()).recipe;
+    for (const Granularity v : {Granularity::head, Granularity::channel, Granularity::block_channel}) {
+      const SchemeInfo& info = scheme_info(GetParam());
+      if (!contains(info.k_set, Granularity::block) || !contains(info.v_set, v)) continue;
+      call.options.recipe->k = Granularity::block, call.options.recipe->v = v;
+      expect_few_rows(call, what + ", K by block, V by " + name_of(v), Also::nothing, {Operands::bf16});
+    }
+  }
 }
 
 TEST_P(Mma, GivesTheSameBitsAHundredTimes) {

@@ -13,6 +13,7 @@
 #include "core/plan.h"
 #include "cuda/cuda.h"
 #include "cuda/mma/tile.h"
+#include "numerics/formats.h"
 #include "octet/dtype.hpp"
 #include "quant/quantize.h"
 #include "tests/cuda/device_memory.h"
@@ -39,6 +40,21 @@ struct Coded {
     memory.resize(static_cast<std::size_t>(std::max<std::int64_t>(capi::span_bytes(view), 1)));
     view.data = memory.data();
   }
+};
+
+/// The numbers of an f32 tensor as bf16, in memory of the same layout.
+class AsBf16 {
+ public:
+  /// x: becomes this one's view.
+  void make(TensorView& x) {
+    memory_.resize(static_cast<std::size_t>(std::max<std::int64_t>(capi::span_bytes(x) / 4, 1)));
+    const auto* const from = static_cast<const float*>(x.data);
+    for (std::size_t i = 0; i < memory_.size(); ++i) memory_[i] = bf16_from_f32(from[i]);
+    x.data = memory_.data(), x.dtype = DType::bf16;
+  }
+
+ private:
+  std::vector<std::uint16_t> memory_;
 };
 
 /// Of plain f32 tensors.
@@ -110,6 +126,11 @@ Status run_with(AttentionDesc desc, AttentionArgs args, Operands operands, const
     OCTET_TRY(status);
     args.q = q.tensor, args.k = k.tensor, args.v = v.tensor;
     desc.input = recipes.q.format;
+  }
+  AsBf16 of_bf16[3];
+  if (operands == Operands::bf16) {
+    of_bf16[0].make(args.q.codes), of_bf16[1].make(args.k.codes), of_bf16[2].make(args.v.codes);
+    desc.input = DType::bf16;
   }
   desc.device = Device::cuda;
   Result<AttentionPlan> plan = AttentionPlan::create(desc, "mma");

@@ -15,6 +15,7 @@ std::string no_device();
 enum class Operands {
   codes,  ///< quantised on the host
   plain,  ///< as numbers, f32
+  bf16,   ///< as numbers, bf16, rounded where the call's are others
 };
 
 /// Runs a call with a scheme on the mma kernels. Outputs lie between margins of NaN, and in memory that holds
