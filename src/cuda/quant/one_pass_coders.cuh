@@ -1,0 +1,231 @@
+// Codes of rows that are read once: what a block's coders do, and what all of its warps know
+// (one_pass_roles.cuh).
+#pragma once
+#include <cstdint>
+
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/shared.cuh"
+#include "cuda/quant/launch.cuh"
+#include "cuda/quant/one_pass_ring.cuh"
+#include "cuda/quant/one_pass_words.cuh"
+#include "cuda/quant/packed_values.cuh"
+#include "cuda/quant/segments.cuh"
+#include "cuda/tile/kept.cuh"
+
+namespace octet::cuda {
+
+inline constexpr int kCoders = 11;
+
+/// What has a scale.
+enum class Scaled : std::int32_t {
+  tokens,
+  key_blocks,  ///< of K
+  sequences,   ///< of V's heads, or their channels
+};
+
+template <class Shape, Work kWork, Scaled kScaled>
+class OnePassCoders {
+ public:
+  using Shared = LeafRing<Shape, kCoders>;
+  static constexpr bool kIsNorms = kWork == Work::multiplied;
+  static constexpr int kDim = Shape::kDim;
+
+  /// tiles_of_group: of key blocks that have a scale or are a floor; 0: there are none.
+  __device__ OnePassCoders(const RowReading& r, const Coding& k, const OnePassPlan& plan, int tiles_of_group,
+                           Shared& shared)
+      : r_(r), k_(k), plan_(plan), tiles_of_group_(tiles_of_group), shared_(shared) {}
+
+ protected:
+  /// The tiles of a coder, of the leaves of the walk from leaf `begin` on.
+  __device__ void encode(int coder, int begin) const {
+    const int part = lane() % Shape::kLanes, row = lane() / Shape::kLanes;
+    for (int i = begin * Shared::kTiles + coder; has_leaf(i / Shared::kTiles); i += kCoders) {
+      const int n = i / Shared::kTiles, tile = i % Shared::kTiles;
+      uint4 stored[Shape::kCount / kChannels];
+      take_tile(n, tile, stored);
+      const int place = n % Shared::kPlaces;
+      ptx::wait(at(shared_.ready[place]), parity(n / Shared::kPlaces));
+      float v[Shape::kCount];
+      if (r_.x.dtype == DType::f16)
+        to_numbers<DType::f16>(stored, place, v);
+      else
+        to_numbers<DType::bf16>(stored, place, v);
+      if constexpr (!kIsNorms) rotate_segment<Shape>(v, part);
+
+      const Leaf leaf = this->leaf(n);
+      const std::int32_t token = leaf.begin + tile * Shape::kRows;
+      // note: what is left for the next round is not written now, for another block might write it before.
+      const int count = kIsNorms && shared_.is_left[place] ? 0 : leaf.length - tile * Shape::kRows;
+      float rscale = 1;
+      if constexpr (kScaled != Scaled::sequences) {
+        const Peak peak(v, row < count);
+        if (peak.is_bad && row < count && k_.non_finite) *k_.non_finite = 1;
+        const bool is_first = row == 0 && count > 0 && tile % max(tiles_of_group_, 1) == 0;
+        quant::Scale scale;
+        if constexpr (kScaled == Scaled::key_blocks) {
+          scale = k_.making.of(peak_of_group(n, tile, peak.bits), 0);
+          if (part == 0 && is_first) put_scale(leaf, k_.groups.by_tokens.quotient(token), scale.scale);
+        } else {
+          const float floor = kIsNorms && tiles_of_group_ > 0 ? floor_of_group(n, tile, peak.bits) : 0.0f;
+          scale = k_.making.of(float_of(peak.bits), floor);
+          if (part == 0 && row < count) put_scale(leaf, token + row, scale.scale);
+        }
+        rscale = peak.is_bad ? 0.0f : scale.rscale;
+      }
+      if (is_packed()) {
+        const bool is_left = shared_.is_left[place] != 0;
+        __syncwarp();  // all lanes have their lines
+        stage_codes(v, rscale, waiting_codes(n, tile));
+        arrive(shared_.used[place]);
+        write_packed(cuda::tile::kept(n), tile, is_left, shared_.codes[coder]);
+        continue;
+      }
+      stage_codes(v, rscale, shared_.codes[coder]);
+      auto* const to = static_cast<std::int8_t*>(k_.codes.data) + row_offset(k_.codes, leaf.b, leaf.h, token);
+      write_codes(shared_.codes[coder], to, count);
+      arrive(shared_.used[place]);
+    }
+  }
+
+  // --- Of all warps
+
+  template <class Of>
+  __device__ static std::uint32_t at(const Of& of) {
+    return ptx::shared_address(&of);
+  }
+  __device__ static int lane() { return RowSpace<Shape>::lane(); }
+  __device__ static std::uint32_t parity(int phase) { return static_cast<std::uint32_t>(phase) % 2; }
+  /// Of the warp, all lanes: each with what it has read or written itself.
+  __device__ static void arrive(const std::uint64_t& barrier) { ptx::arrive(at(barrier)); }
+
+  /// The number of the block's leaf n among all.
+  __device__ std::uint32_t number(int n) const {
+    return shared_.walk.first + static_cast<std::uint32_t>(n) * shared_.walk.step;
+  }
+  __device__ bool has_leaf(int n) const { return number(n) < shared_.walk.end; }
+  __device__ Leaf leaf(int n) const { return Leaf(plan_, r_.order, number(n)); }
+
+ private:
+  /// The lane's segment of a tile of leaf n. Room for another leaf is made at once, unless codes wait there.
+  __device__ void take_tile(int n, int tile, uint4 (&stored)[Shape::kCount / kChannels]) const {
+    const int slot = n % Shared::kSlots;
+    ptx::wait(at(shared_.summed[slot]), parity(n / Shared::kSlots));
+    const std::uint32_t lines = ptx::shared_address(shared_.lines[slot][tile * kWarp]);
+#pragma unroll
+    for (int i = 0; i < Shape::kCount / kChannels; ++i)
+      stored[i] = ptx::load_shared_16_bytes(lines + row_place(lane(), i));
+    if (!is_packed()) arrive(shared_.empty[slot]);
+  }
+  template <DType kType>
+  __device__ void to_numbers(const uint4 (&stored)[Shape::kCount / kChannels], int place,
+                             float (&v)[Shape::kCount]) const {
+    const int part = lane() % Shape::kLanes;
+    const float4* const words = shared_.words[place][part];
+#pragma unroll
+    for (int i = 0; i < Shape::kCount / kChannels; ++i)
+      eight_numbers<kWork, kType>(stored[i], shared_.flips[part * (Shape::kCount / kChannels) + i],
+                                  words + 2 * i, r_.norm, v + i * kChannels);
+  }
+  /// The largest |v| of the lane's row as bits, 0 where the row has none that counts; of the warp.
+  struct Peak {
+    std::uint32_t bits;
+    bool is_bad;  ///< A row with NaN or Inf is zeros: NaN is, and times 0 all others are.
+
+    __device__ Peak(const float (&v)[Shape::kCount], bool exists) : bits(largest_bits(v)) {
+#pragma unroll
+      for (int distance = 1; distance < Shape::kLanes; distance *= 2)
+        bits = max(bits, __shfl_xor_sync(kAllLanes, bits, distance));
+      is_bad = bits >= kInfBits;
+      if (is_bad || !exists) bits = 0;
+    }
+  };
+  /// The largest of the tile's key block, once all of its tiles' peaks are there.
+  __device__ float peak_of_group(int n, int tile, std::uint32_t peak) const {
+    const int place = n % Shared::kPlaces, first = tile / tiles_of_group_ * tiles_of_group_;
+    peak = __reduce_max_sync(kAllLanes, peak);
+    if (lane() == 0) shared_.peaks[place][tile] = peak;
+    arrive(shared_.measured[place]);
+    ptx::wait(at(shared_.measured[place]), parity(n / Shared::kPlaces));
+    for (int i = 0; i < tiles_of_group_; ++i) peak = max(peak, shared_.peaks[place][first + i]);
+    return float_of(peak);
+  }
+  /// The floor of the scales of the tile's key block.
+  __device__ float floor_of_group(int n, int tile, std::uint32_t peak) const {
+    // A larger amax has no smaller scale, so the largest scale is that of the largest amax.
+    return quant::scale_floor(k_.making.of(peak_of_group(n, tile, peak), 0).scale,
+                              k_.making.block_floor.octaves);
+  }
+  /// index: of a token or key block.
+  __device__ void put_scale(const Leaf& leaf, std::int64_t index, float scale) const {
+    static_cast<float*>(k_.scales.data)[row_offset(k_.scales, leaf.b, leaf.h, index)] = scale;
+  }
+  __device__ void stage_codes(const float (&v)[Shape::kCount], float rscale,
+                              uint4 (&memory)[kWarp][4]) const {
+    auto* const space = reinterpret_cast<unsigned char*>(memory);
+#pragma unroll
+    for (int i = 0; i < Shape::kCount; i += 16)
+      *reinterpret_cast<uint4*>(space + code_place(lane(), i / 16)) = {
+          four_codes(v + i, rscale), four_codes(v + i + 4, rscale), four_codes(v + i + 8, rscale),
+          four_codes(v + i + 12, rscale)};
+    __syncwarp();
+  }
+  /// The codes of a tile, whose first row's go `to`.
+  __device__ void write_codes(uint4 (&memory)[kWarp][4], std::int8_t* to, int count) const {
+    constexpr int kPieces = kDim / 16, kRowsAtOnce = kWarp / kPieces, kSteps = Shape::kRows / kRowsAtOnce;
+    auto* const space = reinterpret_cast<unsigned char*>(memory);
+    const int row = lane() / kPieces, piece = lane() % kPieces, line = row * Shape::kLanes + piece / 4;
+    __builtin_assume(__isGlobal(to));
+    to += row * k_.codes.stride[2] + piece * 16;
+    const std::int64_t step = kRowsAtOnce * k_.codes.stride[2];
+    uint4 codes[kSteps];
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i)
+      codes[i] = *reinterpret_cast<const uint4*>(
+          space + code_place(i * kRowsAtOnce * Shape::kLanes + line, piece % 4));
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+      if (i * kRowsAtOnce + row < count) *reinterpret_cast<uint4*>(to) = codes[i];
+      to += step;
+    }
+  }
+
+  /// Whether codes go where attention reads V.
+  __device__ bool is_packed() const { return kIsNorms && k_.packed.data; }
+  /// Where the codes of a tile of leaf n wait for the others: in the first half of its own lines.
+  __device__ uint4 (&waiting_codes(int n, int tile) const)[kWarp][4] {
+    return *reinterpret_cast<uint4(*)[kWarp][4]>(shared_.lines[n % Shared::kSlots][tile * kWarp]);
+  }
+  /// 16 channels of a leaf, a key block, once the codes of all tiles wait; as many tiles have those of all.
+  /// What is left for the next round is not written. Then room for another leaf is made.
+  __device__ void write_packed(int n, int tile, bool is_left, uint4 (&memory)[kWarp][4]) const {
+    static_assert(kLeafRows == PackedValues::kPlaces && Shared::kTiles * kSquare == kDim);
+    const int slot = n % Shared::kSlots;
+    arrive(shared_.coded[slot]);
+    ptx::wait(at(shared_.coded[slot]), parity(n / Shared::kSlots));
+    if (!is_left) {
+      const Leaf leaf = this->leaf(n);
+      const std::uint32_t codes = ptx::shared_address(waiting_codes(n, 0));
+      constexpr int kTileBytes = kWarp * 128;
+      const auto row = [&](int key) {
+        const int line = key % Shape::kRows * Shape::kLanes + tile / 4;
+        return codes + key / Shape::kRows * kTileBytes + code_place(line, tile % 4);
+      };
+      const Turn<kLeafRows / kSquare> turn(ptx::shared_address(memory));
+      static_assert(sizeof(memory) == turn.kBytes);
+      turn.take(row, leaf.length);
+      turn.write(packed_block(k_.packed, kDim, leaf.b, leaf.h, leaf.begin / kLeafRows) +
+                 tile * kSquare * PackedValues::kPlaces);
+    }
+    arrive(shared_.empty[slot]);
+  }
+
+ protected:
+  const RowReading& r_;
+  const Coding& k_;
+  const OnePassPlan& plan_;
+  const int tiles_of_group_;
+  Shared& shared_;
+};
+
+}  // namespace octet::cuda
