@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/bits.h"
 #include "cuda/attn/key_arrays.cuh"
 #include "cuda/attn/operand.cuh"
 #include "cuda/attn/scheme.cuh"
@@ -76,16 +77,14 @@ class ConstantPacking {
     else
       return {};
   }
-  /// Some schemes need the largest of V's scales in the block.
+  /// Some schemes need the largest of V's scales in the block. note: they are not negative, so that their
+  /// bits are in their order; `integer` is promised to compute with integers.
   __device__ Block block_of(float k_scale, const KeyScales<ScalarLane> (&scales)[kOwn]) const {
     if constexpr (requires(S s) { s.block(1.0f, 1.0f); }) {
-      float largest = scales[0].v;
+      std::uint32_t largest = 0;
 #pragma unroll
-      for (int i = 1; i < kOwn; ++i) largest = fmaxf(largest, scales[i].v);
-#pragma unroll
-      for (int lane = 1; lane < kLanes; lane *= 2)
-        largest = fmaxf(largest, __shfl_xor_sync(tile::kAllLanes, largest, lane));
-      return scheme_.block(k_scale, largest);
+      for (int i = 0; i < kOwn; ++i) largest = max(largest, bits_of(scales[i].v));
+      return scheme_.block(k_scale, float_of(__reduce_max_sync(tile::kAllLanes, largest)));
     } else {
       return scheme_.block(k_scale);
     }
