@@ -278,7 +278,7 @@ PackedValues packed_values(const AttentionDesc& d, void* workspace) {
   const mma::Kernels& kernels = kernels_for(d, Cut{});
   const bool reads_k = scheme_info(d.scheme).qk == kernels.k_dtype && tile.head_dim == d.head_dim;
   if (!reads_k || d.recipe.v == Granularity::block_channel) return {};
-  if (!kernels.moves_v || kernels.v_bytes != 1) return {};
+  if (!kernels.takes_packed_v) return {};
   PackedValues values;
   values.data = static_cast<std::byte*>(workspace) + layout_of(d, {tile_of(d)}).v;
   values.blocks_of_sequence = static_cast<std::int32_t>(groups_of_sequence(d.tokens_k, d.key_block));

@@ -6,6 +6,7 @@
 
 #include "cuda/mma/kernel.cuh"
 #include "cuda/mma/launch.h"
+#include "cuda/mma/pack_constants.cuh"
 #include "cuda/mma/with_tile.cuh"
 #include "cuda/runtime/launch.cuh"
 #include "lanes/device.h"
@@ -58,7 +59,7 @@ class Launches {
     k.channel_bytes = std::is_empty_v<typename S::Channel> ? 0 : sizeof(typename S::Channel);
     k.multiplies_e4m3 = S::kQk == Operand::e4m3 || S::kV == Operand::e4m3;
     k.carries_v = carries_v<S>(), k.merges_ranges = attn::MergesRanges<S>;
-    k.moves_v = !requires(const S& s) { s.value(1.0f); };
+    k.takes_packed_v = kPacksConstantsAlone<S>;
     k.k_dtype = attn::native_dtype(S::kQk);
     if constexpr (requires { &S::fill_table; })
       k.table_entries = S::table_entries, k.fill_table = S::fill_table;

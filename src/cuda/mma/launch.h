@@ -26,7 +26,7 @@ struct Kernels {
   std::int32_t key_bytes, block_bytes, channel_bytes;           ///< of constants; 0: none
   bool multiplies_e4m3;                                         ///< which not all devices do
   bool carries_v;                                               ///< whether P carries V's scales by token
-  bool moves_v;                                                 ///< whether packed V is the tensor's codes
+  bool takes_packed_v;                                          ///< whether V may be packed before the rest
   bool merges_ranges;                                           ///< whether keys may be cut (cuda/ranges.h)
   DType k_dtype;                                                ///< whose tensors are read as they are
   std::int64_t (*table_entries)(const SchemeOptions& options);  ///< null: no table

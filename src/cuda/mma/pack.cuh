@@ -351,14 +351,18 @@ template <class S, int kIndex>
 __global__ void __launch_bounds__((TileShape<S, kIndex>::threads), kPackBlocks)
     pack(const __grid_constant__ Call call) {
   if (call.is_placed_by_memory) ptx::wait_for_earlier_kernels();
-  if (call.has_packed_v) return ConstantPacking<S>(call).run();
+  if constexpr (kPacksConstantsAlone<S> && kTileTable[kIndex].keys == kMostKeys) {
+    if (call.has_packed_v) return ConstantPacking<S>(call).run();
+  }
   Packing<S, TileShape<S, kIndex>>(call, {}).run();
 }
 template <class S>
 __global__ void __launch_bounds__(kMostPackThreads, kPackBlocks)
     pack_any(const __grid_constant__ Call call, const __grid_constant__ AnyShape shape) {
   if (call.is_placed_by_memory) ptx::wait_for_earlier_kernels();
-  if (call.has_packed_v) return ConstantPacking<S>(call).run();
+  if constexpr (kPacksConstantsAlone<S>) {
+    if (call.has_packed_v) return ConstantPacking<S>(call).run();
+  }
   Packing<S, AnyShape>(call, shape).run();
 }
 

@@ -16,6 +16,12 @@
 
 namespace octet::cuda::mma {
 
+/// Whether a scheme's V may be packed before: s8 as the quantiser writes it.
+template <class S>
+inline constexpr bool kPacksConstantsAlone = attn::native_dtype(S::kV) == DType::s8 && !requires(const S& s) {
+  s.value(1.0f);
+};
+
 template <class S>
 class ConstantPacking {
  public:
