@@ -7,8 +7,8 @@
 namespace octet::cuda {
 
 /// Whether launch_held_sequences() takes the operand: dense sequences of aligned 16-bit rows of 64 or 128
-/// channels, which become s8 with a scale a token, and whose statistic, if any, a few blocks of threads find
-/// that hold all of the sequence.
+/// channels, which become s8 with scales of tokens, of K's key blocks, or of V's heads or channels, and whose
+/// statistic, if any, a few blocks of threads find that hold all of the sequence.
 bool can_hold(const ShortOperand& operand);
 /// Whether it takes them in one launch, and is the faster way.
 bool should_hold(std::span<const ShortOperand> operands);
