@@ -7,7 +7,7 @@ set(OCTET_CUDA_ARCHITECTURES "80-real;86-real;90-real;80-virtual" CACHE STRING
 
 # Schemes whose sources are one unit, for what one includes takes up to a third of its time: of what packs, of what attends by mma.sync, and of what
 # attends by wgmma. Without OCTET_UNITY each has its own, which is less to compile after a change.
-set(OCTET_CUDA_UNIT_OF_pack 9)
+set(OCTET_CUDA_UNIT_OF_pack 18)
 set(OCTET_CUDA_UNIT_OF_mma 3)
 set(OCTET_CUDA_UNIT_OF_wgmma 5)
 
@@ -48,6 +48,8 @@ macro(octet_add_to_unit kind text)
     set(_unit mma_e4m3_as_f16)
   elseif(${kind} STREQUAL mma AND _scheme MATCHES "_native$|^fp8_uniform$")
     set(_unit mma_e4m3)
+  elseif(OCTET_UNITY AND "${kind}_${_scheme}" STREQUAL pack_qflash)
+    set(_unit pack_integer)
   elseif(OCTET_UNITY AND NOT _scheme MATCHES "^(integer|qflash)$")
     if(NOT (${kind} STREQUAL mma AND _scheme IN_LIST OCTET_CUDA_HOPPER_ALONE))  # a table without kernels takes no place
       list(APPEND _shared_${kind} ${_scheme})
@@ -223,8 +225,8 @@ function(octet_e4m3_architectures native_var as_f16_var)
   set(${as_f16_var} "${_as_f16}" PARENT_SCOPE)
 endfunction()
 
-# Puts a unit that includes some of the sources of src/cuda in their place: small ones, of which a third of the time is what they include. Their names
-# at file scope must differ.
+# Puts a unit that includes some of the sources of src/cuda in their place, which share what they include and the functions that their kernels call: two
+# to four seconds of each. Their names at file scope must differ.
 function(octet_cuda_unity list unit)
   set(_sources "${${list}}")
   set(_includes "")

@@ -9,6 +9,7 @@
 #include "cuda/ptx/grid.cuh"
 #include "cuda/runtime/launch.cuh"
 #include "cuda/tile/kept.cuh"
+#include "cuda/tile/quad.cuh"
 #include "numerics/formats.h"
 
 namespace octet::cuda {
@@ -16,8 +17,7 @@ namespace {
 
 using attn::BlockRange;
 
-constexpr int kWarp = 32, kWarps = 4, kMostDim = 256;
-constexpr unsigned kAllLanes = 0xffffffffu;
+constexpr int kLanes = 32, kWarps = 4, kMostDim = 256;
 
 /// Outputs and LSEs of ranges, [range][head][row](channel), and where a call's go.
 struct Merging {
@@ -42,20 +42,20 @@ __device__ void put(const DeviceTensor& x, std::int64_t at, float number) {
 template <class Join>
 __device__ float over_warp(float x, const Join& join) {
 #pragma unroll
-  for (int lane = 1; lane < kWarp; lane *= 2) x = join(x, __shfl_xor_sync(kAllLanes, x, lane));
+  for (int lane = 1; lane < kLanes; lane *= 2) x = join(x, __shfl_xor_sync(tile::kAllLanes, x, lane));
   return x;
 }
 
 /// The packed sequence that begins last of those up to a token, found by a warp; -1: none does.
 __device__ std::int32_t sequence_before(const DeviceSequences& all, std::int32_t token, std::int32_t lane) {
   std::int32_t begun = 0;
-  for (std::int32_t s = lane; s < all.count; s += kWarp) begun += all.cu_seqlens[s] <= token ? 1 : 0;
-  return __reduce_add_sync(kAllLanes, begun) - 1;
+  for (std::int32_t s = lane; s < all.count; s += kLanes) begun += all.cu_seqlens[s] <= token ? 1 : 0;
+  return __reduce_add_sync(tile::kAllLanes, begun) - 1;
 }
 
 /// o = sum of o_r e^(lse_r - lse), lse = log of the sum of e^lse_r, of one row: each warp adds every so many
 /// ranges. A range of which the row sees no key has an LSE of minus infinity.
-__global__ void __launch_bounds__(kWarp* kWarps) merge(const __grid_constant__ Merging m) {
+__global__ void __launch_bounds__(kLanes* kWarps) merge(const __grid_constant__ Merging m) {
   __shared__ float sums[kWarps][kMostDim];
   const Call& call = m.of_ranges;
   // note: what the compiler knows to be the same in all threads has too few registers.
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kWarp* kWarps) merge(const __grid_constant__ M
   const std::int32_t of_ranges = first / m.rows, row = first - of_ranges * m.rows;
   const std::int32_t number = m.first_head + of_ranges, batch = number / m.heads,
                      head = number - batch * m.heads;
-  const std::int32_t warp = thread / kWarp, lane = thread % kWarp, dim = call.dim_v;
+  const std::int32_t warp = thread / kLanes, lane = thread % kLanes, dim = call.dim_v;
   const std::int32_t token = row / call.queries.rows_a_token,
                      of_joined = row - token * call.queries.rows_a_token;
   const std::int64_t rows_of_range = gridDim.x;
@@ -80,11 +80,11 @@ __global__ void __launch_bounds__(kWarp* kWarps) merge(const __grid_constant__ M
   const std::int32_t each = attn::blocks_a_range(call, seen),
                      ranges = (max(seen.end - seen.begin, 1) + each - 1) / each;
   float most = kMinusInfinity, mass = 0;
-  for (std::int32_t r = lane; r < ranges; r += kWarp) most = fmaxf(most, lse_of(r));
+  for (std::int32_t r = lane; r < ranges; r += kLanes) most = fmaxf(most, lse_of(r));
   most = over_warp(most, [](float a, float b) { return fmaxf(a, b); });
   const bool sees = most > kMinusInfinity;
   const float origin = sees ? most : 0.0f;
-  for (std::int32_t r = lane; r < ranges; r += kWarp) mass += expf(lse_of(r) - origin);
+  for (std::int32_t r = lane; r < ranges; r += kLanes) mass += expf(lse_of(r) - origin);
   mass = over_warp(mass, [](float a, float b) { return a + b; });
   // Two units off in the last place at most, of 1 and more; a division would call a function.
   const float share = sees ? __fdividef(1.0f, mass) : 0.0f;
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kWarp* kWarps) merge(const __grid_constant__ M
   const auto at = [&](const DeviceTensor& x) {
     return x.along(0, batch) + x.along(1, head * call.queries.rows_a_token + of_joined) + x.along(2, token);
   };
-  constexpr int kOfLane = kMostDim / kWarp;
+  constexpr int kOfLane = kMostDim / kLanes;
   float sum[kOfLane] = {};
 #pragma unroll 4
   for (std::int32_t r = warp; r < ranges; r += kWarps) {
@@ -100,12 +100,12 @@ __global__ void __launch_bounds__(kWarp* kWarps) merge(const __grid_constant__ M
     const float* const o = m.o_of_ranges + (first + r * rows_of_range) * dim + lane;
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i)
-      if (lane + i * kWarp < dim) sum[i] += weight * o[i * kWarp];
+      if (lane + i * kLanes < dim) sum[i] += weight * o[i * kLanes];
   }
 #pragma unroll
-  for (int i = 0; i < kOfLane; ++i) sums[warp][lane + i * kWarp] = sum[i];
+  for (int i = 0; i < kOfLane; ++i) sums[warp][lane + i * kLanes] = sum[i];
   __syncthreads();
-  for (std::int32_t c = thread; c < dim; c += kWarp * kWarps) {
+  for (std::int32_t c = thread; c < dim; c += kLanes * kWarps) {
     float all = 0;
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) all += sums[w][c];
@@ -196,7 +196,7 @@ int merge_ranges(const Call& call, const RangeCut& cut, std::byte* parts, void* 
                   Divider(cut.rows()),
                   Divider(cut.heads),
                   static_cast<std::int32_t>(cut.first_head)};
-  return runtime::launch(merge, static_cast<unsigned>(cut.count * cut.rows()), kWarp * kWarps, 0, stream, m);
+  return runtime::launch(merge, static_cast<unsigned>(cut.count * cut.rows()), kLanes * kWarps, 0, stream, m);
 }
 
 }  // namespace octet::cuda

@@ -20,12 +20,16 @@ struct RowShape {
 };
 
 /// Of which each processor has so many blocks at once: 24 warps of 80 registers.
-constexpr int kBlocksOfProcessor = 3;
+constexpr int kTileBlocksOfProcessor = 3;
 
-/// What is done to rows before they become codes.
-enum class Work { multiplied, shifted, rotated, shifted_and_rotated };
-constexpr bool is_shifted(Work work) { return work == Work::shifted || work == Work::shifted_and_rotated; }
-constexpr bool is_rotated(Work work) { return work == Work::rotated || work == Work::shifted_and_rotated; }
+/// What is done to rows before they become codes: more than where a warp has them (segments.cuh).
+enum class TileWork { multiplied, shifted, rotated, shifted_and_rotated };
+constexpr bool is_shifted(TileWork work) {
+  return work == TileWork::shifted || work == TileWork::shifted_and_rotated;
+}
+constexpr bool is_rotated(TileWork work) {
+  return work == TileWork::rotated || work == TileWork::shifted_and_rotated;
+}
 
 /// Rows on their way: a thread's vectors of as many of its rows, which no other thread looks at.
 template <class Shape>
@@ -114,7 +118,7 @@ struct Words {
   float4 factors[Shape::kDim / 4], shifts[Shape::kDim / 4];
 
   /// Of the block; there after its next barrier.
-  template <Work kWork>
+  template <TileWork kWork>
   __device__ void put(const RowReading& r, const Place& place) {
     const int channel = static_cast<int>(threadIdx.x);
     if (channel >= Shape::kDim) return;
@@ -133,7 +137,7 @@ struct Words {
 
 /// From a row's elements to the numbers that become codes; the largest of them, 0 of a row that does not
 /// exist. Of the warp.
-template <class Shape, Work kWork>
+template <class Shape, TileWork kWork>
 __device__ std::uint32_t transformed(const RowReading& r, const Coding& k, const Words<Shape>& words,
                                      int lane, bool exists, float (&v)[Shape::kCount]) {
   const int channel = lane * kChannels;
@@ -143,7 +147,7 @@ __device__ std::uint32_t transformed(const RowReading& r, const Coding& k, const
       v[at] = v[at] - x.x, v[at + 1] = v[at + 1] - x.y;
       v[at + 2] = v[at + 2] - x.z, v[at + 3] = v[at + 3] - x.w;
     });
-  if constexpr (kWork != Work::shifted)
+  if constexpr (kWork != TileWork::shifted)
     for_fours<Shape>([&](int at, int c) {
       const float4 x = words.factors[(channel + c) / 4];
       v[at] = v[at] * x.x, v[at + 1] = v[at + 1] * x.y;
@@ -157,11 +161,10 @@ __device__ std::uint32_t transformed(const RowReading& r, const Coding& k, const
   return confined(r, exists ? peak : 0, Shape::kLanes, v, k.non_finite);
 }
 
-template <class Shape, Work kWork>
-__global__ __launch_bounds__(kThreads,
-                             kBlocksOfProcessor) void encode_tiles(const __grid_constant__ RowReading r,
-                                                                   const __grid_constant__ Coding k,
-                                                                   const __grid_constant__ Groups groups) {
+template <class Shape, TileWork kWork>
+__global__ __launch_bounds__(kThreads, kTileBlocksOfProcessor) void encode_tiles(
+    const __grid_constant__ RowReading r, const __grid_constant__ Coding k,
+    const __grid_constant__ Groups groups) {
   constexpr int kCount = Shape::kCount, kRowsAtOnce = Shape::kRowsAtOnce, kAhead = Ring<Shape>::kRows - 1;
   __shared__ Words<Shape> words;
   __shared__ Common common;
@@ -257,7 +260,7 @@ bool takes_key_blocks(const RowReading& rows, const Coding& coding) {
 
 /// Codes of key blocks with a scale each, whose rows stay in registers from their amax to their codes: K of
 /// 64 or 128 channels, shifted, and rotated or not. What encode_tiles() does twice is the most of its time.
-template <class Shape, Work kWork>
+template <class Shape, TileWork kWork>
 __global__ __launch_bounds__(kThreads, kBlocksOfKeyBlocks) void encode_key_blocks(
     const __grid_constant__ RowReading r, const __grid_constant__ Coding k,
     const __grid_constant__ Groups groups) {
@@ -315,7 +318,7 @@ __global__ __launch_bounds__(kThreads, kBlocksOfKeyBlocks) void encode_key_block
 }
 
 template <class Shape>
-void launch_shape(const RowReading& rows, const Coding& coding, void* stream) {
+void launch_tiles_of(const RowReading& rows, const Coding& coding, void* stream) {
   // note: of several tiles a block, V's codes took 7 us of 35 more (16k tokens of 16 heads, H200), for its
   // blocks' ends then fall together.
   constexpr std::int64_t kRowsOfThread = 4;  // the later ones on their way while the first is computed
@@ -334,18 +337,18 @@ void launch_shape(const RowReading& rows, const Coding& coding, void* stream) {
   };
   if constexpr (Shape::kDim == 64 || Shape::kDim == 128) {
     if (takes_key_blocks(rows, coding)) {
-      auto* const kernel = rows.hadamard > 0 ? encode_key_blocks<Shape, Work::shifted_and_rotated>
-                                             : encode_key_blocks<Shape, Work::shifted>;
+      auto* const kernel = rows.hadamard > 0 ? encode_key_blocks<Shape, TileWork::shifted_and_rotated>
+                                             : encode_key_blocks<Shape, TileWork::shifted>;
       runtime::launch(kernel, blocks, kThreads, 0, stream, r, coding, groups);
       return;
     }
   }
   if (rows.hadamard == 0)
-    launch(encode_tiles<Shape, Work::multiplied>);
+    launch(encode_tiles<Shape, TileWork::multiplied>);
   else if (rows.shift.data)
-    launch(encode_tiles<Shape, Work::shifted_and_rotated>);
+    launch(encode_tiles<Shape, TileWork::shifted_and_rotated>);
   else
-    launch(encode_tiles<Shape, Work::rotated>);
+    launch(encode_tiles<Shape, TileWork::rotated>);
 }
 
 }  // namespace
@@ -364,13 +367,13 @@ bool takes_tiles(const RowReading& rows, const Coding& coding) {
 void launch_encode_tiles(const RowReading& rows, const Coding& coding, void* stream) {
   switch (rows.dim) {
     case 32:
-      return launch_shape<RowShape<1, 4>>(rows, coding, stream);
+      return launch_tiles_of<RowShape<1, 4>>(rows, coding, stream);
     case 64:
-      return launch_shape<RowShape<2, 4>>(rows, coding, stream);
+      return launch_tiles_of<RowShape<2, 4>>(rows, coding, stream);
     case 128:
-      return launch_shape<RowShape<4, 4>>(rows, coding, stream);
+      return launch_tiles_of<RowShape<4, 4>>(rows, coding, stream);
     default:
-      return launch_shape<RowShape<4, 8>>(rows, coding, stream);
+      return launch_tiles_of<RowShape<4, 8>>(rows, coding, stream);
   }
 }
 

@@ -20,7 +20,7 @@ constexpr int kWarps = 4, kTokenThreads = kWarps * kWarp;
 /// Of a processor at once: 16 warps of up to 128 registers, of which a segment takes 64. 16,384 tokens of 16
 /// heads are then 7.8 turns of each warp on an H200; by five blocks they are 6.2, and the last turn is almost
 /// empty.
-constexpr int kBlocksOfProcessor = 4;
+constexpr int kTokenBlocksOfProcessor = 4;
 
 /// What a warp reads and writes in one turn: some rows of a tile.
 struct Turn {
@@ -241,7 +241,7 @@ class Encoder {
 };
 
 template <class Shape, Work kWork>
-__global__ __launch_bounds__(kTokenThreads, kBlocksOfProcessor) void encode_tokens(
+__global__ __launch_bounds__(kTokenThreads, kTokenBlocksOfProcessor) void encode_tokens(
     const __grid_constant__ RowReading r, const __grid_constant__ Coding k,
     const __grid_constant__ Signs<Shape> signs, const __grid_constant__ GroupWalk tiles, int turns_of_tile) {
   extern __shared__ uint4 space_memory[];
@@ -258,7 +258,7 @@ __global__ __launch_bounds__(kTokenThreads, kBlocksOfProcessor) void encode_toke
 }
 
 template <class Shape>
-void launch_shape(const RowReading& rows, const Coding& coding, void* stream) {
+void launch_tokens_of(const RowReading& rows, const Coding& coding, void* stream) {
   const Sequences& sequences = rows.order.sequences;
   const bool has_floor = coding.tile == Tile::floor;
   // Tiles of tokens, which warps (or, with floors of key blocks, blocks of threads) take in turn.
@@ -271,7 +271,7 @@ void launch_shape(const RowReading& rows, const Coding& coding, void* stream) {
   const int turns_of_tile =
       has_floor ? (static_cast<int>(tiles.groups.tokens) + kRowsAtOnce - 1) / kRowsAtOnce : 1;
   const std::uint32_t wanted = has_floor ? tiles.count : (tiles.count + kWarps - 1) / kWarps;
-  const std::uint32_t blocks = std::min(wanted, processors() * kBlocksOfProcessor);
+  const std::uint32_t blocks = std::min(wanted, processors() * kTokenBlocksOfProcessor);
   if (blocks == 0) return;
   const auto launch = [&](auto* kernel) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
@@ -305,13 +305,13 @@ bool takes_tokens(const RowReading& rows, const Coding& coding) {
 void launch_encode_tokens(const RowReading& rows, const Coding& coding, void* stream) {
   switch (rows.dim) {
     case 32:
-      return launch_shape<SegmentShape<32>>(rows, coding, stream);
+      return launch_tokens_of<SegmentShape<32>>(rows, coding, stream);
     case 64:
-      return launch_shape<SegmentShape<64>>(rows, coding, stream);
+      return launch_tokens_of<SegmentShape<64>>(rows, coding, stream);
     case 128:
-      return launch_shape<SegmentShape<128>>(rows, coding, stream);
+      return launch_tokens_of<SegmentShape<128>>(rows, coding, stream);
     default:
-      return launch_shape<SegmentShape<256>>(rows, coding, stream);
+      return launch_tokens_of<SegmentShape<256>>(rows, coding, stream);
   }
 }
 

@@ -145,8 +145,8 @@ __global__ __launch_bounds__(kLeafThreads) void square_leaves(const __grid_const
 }
 
 /// Scales of a sequence of a head or of its channels; of the block. amax: of the thread's channel, equalised.
-__device__ void write_scales(const RowReading& r, const UnitPlace& at, const SequenceScaling& of, float amax,
-                             std::int64_t* shared) {
+__device__ void write_sequence_scales(const RowReading& r, const UnitPlace& at, const SequenceScaling& of,
+                                      float amax, std::int64_t* shared) {
   const int channel = static_cast<int>(threadIdx.x);
   if (of.channel_groups == 1) {
     __syncthreads();  // nobody reads what warps had
@@ -171,7 +171,7 @@ __device__ void write_exponents(const RowReading& r, const UnitPlace& at, const 
   const std::int64_t largest = largest_of_block(order, shared, kThreads / kWarp);
   const std::int32_t own = counts ? quant::channel_exponent(order, largest, amax) : 0;
   if (channel < r.channels) static_cast<std::int32_t*>(exponent.data)[at.offset(r, exponent) + channel] = own;
-  if (scaling.rscale) write_scales(r, at, scaling, counts ? amax * power_of_two(-own) : 0, shared);
+  if (scaling.rscale) write_sequence_scales(r, at, scaling, counts ? amax * power_of_two(-own) : 0, shared);
 }
 
 /// How the first try to add squares went, if there was one.

@@ -66,10 +66,6 @@ __global__ __launch_bounds__(kMostWarps* kWarp,
     encode<Shape, kScales, Work::rotated>(of, block, space);
 }
 
-std::uint32_t divided_up(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
-std::uint32_t units_of(const ShortOperand& x) {
-  return static_cast<std::uint32_t>(x.rows.x.shape[0] * x.rows.x.shape[1]);
-}
 std::uint32_t tokens_of(const ShortOperand& x) { return static_cast<std::uint32_t>(x.rows.x.shape[2]); }
 bool is_of_groups(const ShortOperand& x) { return x.coding.scale_of == ScaleOf::group; }
 
@@ -119,7 +115,7 @@ HeldCut cut_for(std::span<const ShortOperand> operands) {
   constexpr std::uint32_t kFewOfProcessor = 4;
   const auto blocks = [&](std::uint32_t leaves) {
     std::uint32_t all = 0;
-    for (const ShortOperand& x : operands) all += units_of(x) * divided_up(leaves_of(x), leaves);
+    for (const ShortOperand& x : operands) all += units_of(x.rows) * divided_up(leaves_of(x), leaves);
     return all;
   };
   const std::uint32_t few = kFewOfProcessor * processors();
@@ -155,13 +151,13 @@ bool knows_clusters() {
 }
 
 /// Whether one launch takes both: blocks of one kernel, and clusters of one size.
-bool are_alike(const ShortOperand& a, const ShortOperand& b) {
+bool share_a_launch(const ShortOperand& a, const ShortOperand& b) {
   return a.rows.x.shape[3] == b.rows.x.shape[3] &&
          (!needs_all(a) || !needs_all(b) || tokens_of(a) == tokens_of(b));
 }
 
 template <class Shape>
-void launch_shape(std::span<ShortOperand> operands, void* stream) {
+void launch_held_of(std::span<ShortOperand> operands, void* stream) {
   const HeldCut cut = cut_for(operands);
   HeldOperands all{};
   const std::uint32_t cluster = cluster_of(operands, cut);
@@ -177,7 +173,7 @@ void launch_shape(std::span<ShortOperand> operands, void* stream) {
       of.x = x;
       of.x.rows_of_part = static_cast<int>(own);
       of.parts = Divider(parts);
-      of.first_block = blocks, of.blocks = units_of(x) * parts;
+      of.first_block = blocks, of.blocks = units_of(x.rows) * parts;
       blocks = divided_up(blocks + of.blocks, cluster) * cluster;
       rows = std::max(rows, own);
     }
@@ -210,7 +206,7 @@ bool can_hold(const ShortOperand& x) {
   const bool has_dim = r.x.shape[3] == 64 || r.x.shape[3] == 128;
   constexpr std::int64_t kBytes = 16;
   if (!is_16_bit || !has_dim || !r.in_vectors || r.channels != r.dim || r.x.shape[2] < 2 ||
-      units_of(x) == 0 || r.order.sequences.cu_seqlens || x.has_shift || k.codes.dtype != DType::s8 ||
+      units_of(x.rows) == 0 || r.order.sequences.cu_seqlens || x.has_shift || k.codes.dtype != DType::s8 ||
       !is_multiple(k.codes, kBytes, kBytes) || k.making.is_shared() || k.making.largest_code > 127 ||
       k.making.head_floor.octaves > 0 || k.scale_of == ScaleOf::nothing || k.groups.is_one)
     return false;
@@ -239,9 +235,9 @@ bool should_hold(std::span<const ShortOperand> operands) {
   bool has_statistic = false;
   for (const ShortOperand& x : operands) {
     for (const ShortOperand& y : operands)
-      if (!are_alike(x, y)) return false;
+      if (!share_a_launch(x, y)) return false;
     const std::int64_t each = x.rows.x.shape[2] * x.rows.x.shape[3];
-    sequences += units_of(x), elements += units_of(x) * each;
+    sequences += units_of(x.rows), elements += units_of(x.rows) * each;
     longest = std::max(longest, static_cast<std::uint32_t>(each));
     has_statistic = has_statistic || needs_all(x);
   }
@@ -256,9 +252,9 @@ bool should_hold(std::span<const ShortOperand> operands) {
 
 void launch_held_sequences(std::span<ShortOperand> operands, void* stream) {
   if (operands[0].rows.x.shape[3] == 64)
-    launch_shape<SegmentShape<64>>(operands, stream);
+    launch_held_of<SegmentShape<64>>(operands, stream);
   else
-    launch_shape<SegmentShape<128>>(operands, stream);
+    launch_held_of<SegmentShape<128>>(operands, stream);
 }
 
 }  // namespace octet::cuda

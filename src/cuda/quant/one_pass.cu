@@ -70,8 +70,8 @@ Statistic statistic_of(const RowReading& rows) {
 }
 
 template <class Shape>
-cudaError_t launch_shape(const RowReading& rows, const Coding& coding, const OnePassPlan& plan,
-                         void* stream) {
+cudaError_t launch_one_pass_of(const RowReading& rows, const Coding& coding, const OnePassPlan& plan,
+                               void* stream) {
   constexpr int kBytes = sizeof(LeafRing<Shape, kCoders>);
   const int tiles_of_group = static_cast<int>(coding.groups.tokens) / Shape::kRows;
   const auto launch = [&](auto* kernel) {
@@ -142,8 +142,9 @@ void clear_for_one_pass(const RowReading& rows, void* scratch, Begin begin, void
 
 bool launch_one_pass(const RowReading& rows, const Coding& coding, void* scratch, void* stream) {
   const OnePassPlan plan(rows.x.shape, statistic_of(rows), scratch);
-  const cudaError_t error = rows.dim == 64 ? launch_shape<SegmentShape<64>>(rows, coding, plan, stream)
-                                           : launch_shape<SegmentShape<128>>(rows, coding, plan, stream);
+  const cudaError_t error = rows.dim == 64
+                                ? launch_one_pass_of<SegmentShape<64>>(rows, coding, plan, stream)
+                                : launch_one_pass_of<SegmentShape<128>>(rows, coding, plan, stream);
   if (error == cudaErrorCooperativeLaunchTooLarge) {
     cudaGetLastError();  // note: forgets it, for the caller has another way
     return false;

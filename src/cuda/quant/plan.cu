@@ -17,13 +17,13 @@ namespace octet::cuda {
 namespace {
 
 constexpr std::int64_t kMostRows = std::int64_t{1} << 30;  // Divider and row numbers have 31 bits
-constexpr std::int64_t kAlignment = 16;
+constexpr std::int64_t kVectorBytes = 16;
 
 class Arena {
  public:
   std::int64_t take(std::int64_t bytes) {
     const std::int64_t at = end_;
-    end_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    end_ += (bytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes;
     return at;
   }
   std::int64_t end() const { return end_; }
@@ -127,7 +127,7 @@ Status launch_status(const char* what) {
 
 bool codes_in_vectors(const TensorView& codes) {
   const std::int64_t bits = kChannels * dtype_bits(codes.dtype), bytes = bits / 8;
-  return is_multiple(codes, kChannels, bytes < kAlignment ? bytes : kAlignment);
+  return is_multiple(codes, kChannels, bytes < kVectorBytes ? bytes : kVectorBytes);
 }
 
 }  // namespace octet::cuda

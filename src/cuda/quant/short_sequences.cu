@@ -47,10 +47,6 @@ std::int64_t bytes_of(const ShortOperand& x) {
   return std::int64_t{4} * plan.end;
 }
 
-std::uint32_t units_of(const ShortOperand& x) {
-  return static_cast<std::uint32_t>(x.rows.x.shape[0] * x.rows.x.shape[1]);
-}
-
 /// Whether all operands of a launch have scales by token, which take their threads' time row by row.
 enum class TokenScales : std::int32_t { not_all, all };
 
@@ -77,11 +73,9 @@ Kernel kernel_of(const ShortOperand& x, VectorsLog2 vectors) {
   return log2 == 2 ? short_sequences<2, of_most> : short_sequences<3, of_most>;
 }
 /// Whether one kernel takes both.
-bool are_alike(const ShortOperand& a, const ShortOperand& b) {
+bool share_a_kernel(const ShortOperand& a, const ShortOperand& b) {
   return a.rows.lanes_log2 == b.rows.lanes_log2 && a.coding.making.is_shared() == b.coding.making.is_shared();
 }
-
-std::uint32_t divided_up(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
 
 /// Measured on an H200, in sequences a processor (docs/cuda-measurements.md). Of rows that all threads take
 /// in one turn 4.4 are better off as few; 8.7 as most where tokens have scales, else as many. Of others 0.3
@@ -145,9 +139,9 @@ void launch_together(std::span<const ShortOperand> operands, void* stream) {
   auto scales = TokenScales::all;
   for (const ShortOperand& x : operands) {
     if (x.coding.scale_of != ScaleOf::token) scales = TokenScales::not_all;
-    sequences += units_of(x);
-    if (has_statistic(x)) measured += units_of(x);
-    units = std::max(units, units_of(x));
+    sequences += units_of(x.rows);
+    if (has_statistic(x)) measured += units_of(x.rows);
+    units = std::max(units, units_of(x.rows));
     tokens = std::max(tokens, static_cast<std::uint32_t>(x.rows.x.shape[2]));
     bytes = std::max(bytes, bytes_of(x));
   }
@@ -194,18 +188,18 @@ bool takes_short_sequences(const ShortOperand& operand) {
   const bool is_16_bit = r.x.dtype == DType::bf16 || r.x.dtype == DType::f16;
   const bool has_width = r.lanes_log2 >= kLeastRowVectorsLog2 && r.lanes_log2 <= kMostRowVectorsLog2;
   if (!is_16_bit || !has_width || r.order.sequences.cu_seqlens || r.x.shape[2] > ShortSpace::kMostBytes ||
-      units_of(operand) == 0)
+      units_of(operand.rows) == 0)
     return false;
   if (k.making.head_floor.octaves > 0 || (k.making.is_shared() && k.scale_of != ScaleOf::group)) return false;
   // Where there are many more sequences than processors, launches take little of their time.
   constexpr std::int64_t kMostWithoutSteps = 16;  // of a processor; 12 take 0.6 of the time, 47 1.05
   const bool is_of_all = k.groups.is_one || k.making.is_shared();
-  if (is_of_all && units_of(operand) > kMostWithoutSteps * processors()) return false;
+  if (is_of_all && units_of(operand.rows) > kMostWithoutSteps * processors()) return false;
   // The one scale of a tensor is of its rows as they are read: means and exponents are made here.
   if (k.groups.is_one && !k.making.is_shared() && (r.shift.data || r.exponent.data)) return false;
   if (has_groups(k) && k.groups.per_head * k.channel_groups > kMostGroupWords) return false;
   if (r.exponent.data && (r.shift.data || r.hadamard > 0 || r.confine != Confine::row)) return false;
-  return bytes_of(operand) <= most_bytes(units_of(operand));
+  return bytes_of(operand) <= most_bytes(units_of(operand.rows));
 }
 
 void launch_short_sequences(std::span<const ShortOperand> operands, void* stream) {
@@ -215,7 +209,7 @@ void launch_short_sequences(std::span<const ShortOperand> operands, void* stream
     ShortOperand alike[kMostTogether];
     std::size_t count = 0;
     for (std::size_t i = first; i < operands.size(); ++i)
-      if (!is_launched[i] && are_alike(operands[first], operands[i]))
+      if (!is_launched[i] && share_a_kernel(operands[first], operands[i]))
         alike[count++] = operands[i], is_launched[i] = true;
     launch_together({alike, count}, stream);
   }

@@ -229,9 +229,4 @@ void launch_leaves(const RowReading& rows, const Subtrees& trees, Kernel* kernel
                   kBytes, stream, rows, trees, walk);
 }
 
-/// Sequences of all heads.
-inline std::uint32_t units_of(const RowReading& rows) {
-  return static_cast<std::uint32_t>(rows.order.sequences.count * rows.x.shape[1]);
-}
-
 }  // namespace octet::cuda

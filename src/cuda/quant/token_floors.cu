@@ -11,7 +11,7 @@
 namespace octet::cuda {
 namespace {
 
-constexpr int kWarps = kThreads / kWarp;
+constexpr int kFloorWarps = kThreads / kWarp;
 
 /// The number that becomes a code, of a row that has NaN or Inf or has not.
 __device__ float confined_number(const RowReading& r, float x, bool row_is_bad) {
@@ -49,7 +49,7 @@ __device__ void encode_again(const TokenFloors& f, std::int32_t b, std::int32_t 
 /// A block of threads a head, a token a thread: the largest scale up to each is a scan over them.
 template <class Stored>
 __global__ __launch_bounds__(kThreads) void raise_small_scales(const __grid_constant__ TokenFloors f) {
-  __shared__ float largest_of_warp[kWarps];
+  __shared__ float largest_of_warp[kFloorWarps];
   const auto unit = static_cast<std::int32_t>(blockIdx.x);
   const auto heads = static_cast<std::int32_t>(f.rows.x.shape[1]),
              tokens = static_cast<std::int32_t>(f.rows.x.shape[2]);
@@ -74,7 +74,7 @@ __global__ __launch_bounds__(kThreads) void raise_small_scales(const __grid_cons
     __syncthreads();
     float earlier = before;
 #pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
+    for (int w = 0; w < kFloorWarps; ++w) {
       if (w < warp) earlier = fmaxf(earlier, largest_of_warp[w]);
       before = fmaxf(before, largest_of_warp[w]);
     }
