@@ -74,4 +74,7 @@ OCTET_HD float scale_floor(float largest, int octaves) {
   return floor > kSmallestNormal ? floor : kSmallestNormal;
 }
 
+/// What group_scale() gives with a floor, from what it gives without one.
+OCTET_HD Scale at_least(const Scale& s, float floor) { return s.scale < floor ? Scale{floor, 1 / floor} : s; }
+
 }  // namespace octet::quant

@@ -14,7 +14,7 @@
 
 namespace octet::cuda {
 
-inline constexpr int kCoders = 11;
+inline constexpr int kCoders = 8;
 
 /// What has a scale.
 enum class Scaled : std::int32_t {
@@ -52,37 +52,43 @@ class OnePassCoders {
         to_numbers<DType::bf16>(stored, place, v);
       if constexpr (!kIsNorms) rotate_segment<Shape>(v, part);
 
-      const Leaf leaf = this->leaf(n);
-      const std::int32_t token = leaf.begin + tile * Shape::kRows;
-      // note: what is left for the next round is not written now, for another block might write it before.
-      const int count = kIsNorms && shared_.is_left[place] ? 0 : leaf.length - tile * Shape::kRows;
-      float rscale = 1;
-      if constexpr (kScaled != Scaled::sequences) {
-        const Peak peak(v, row < count);
-        if (peak.is_bad && row < count && k_.non_finite) *k_.non_finite = 1;
-        const bool is_first = row == 0 && count > 0 && tile % max(tiles_of_group_, 1) == 0;
-        quant::Scale scale;
+      const LeafPlace& leaf = shared_.leaves[place];
+      const int count = leaf.length - tile * Shape::kRows;
+      const bool exists = row < count;
+      auto& codes = is_packed() ? waiting_codes(n, tile) : shared_.codes[coder];
+      if (is_packed()) __syncwarp();  // all lanes have their lines
+      if constexpr (kScaled == Scaled::sequences) {
+        stage_codes(v, 1, codes);
+      } else {
+        const Peak peak(v, exists);
+        if (peak.is_bad && exists && k_.non_finite) *k_.non_finite = 1;
         if constexpr (kScaled == Scaled::key_blocks) {
-          scale = k_.making.of(peak_of_group(n, tile, peak.bits), 0);
-          if (part == 0 && is_first) put_scale(leaf, k_.groups.by_tokens.quotient(token), scale.scale);
+          tell_peak(n, tile, peak.bits);
+          const quant::Scale scale = k_.making.of(peak_of_group(n, tile), 0);
+          stage_codes(v, peak.is_bad ? 0.0f : scale.rscale, codes);
+          if (lane() == 0 && count > 0 && tile % tiles_of_group_ == 0)
+            leaf.scales[tile / tiles_of_group_ * k_.scales.stride[2]] = scale.scale;
         } else {
-          const float floor = kIsNorms && tiles_of_group_ > 0 ? floor_of_group(n, tile, peak.bits) : 0.0f;
-          scale = k_.making.of(float_of(peak.bits), floor);
-          if (part == 0 && row < count) put_scale(leaf, token + row, scale.scale);
+          const bool has_floor = kIsNorms && tiles_of_group_ > 0;
+          if (has_floor) tell_peak(n, tile, peak.bits);
+          quant::Scale scale = k_.making.of(float_of(peak.bits), 0);
+          stage_codes(v, peak.is_bad ? 0.0f : scale.rscale, codes);
+          // note: few rows are below the floor, and the others' peaks come while codes are made.
+          if (has_floor) {
+            const float floor = floor_of_group(n, tile);
+            const bool is_below = scale.scale < floor;
+            scale = quant::at_least(scale, floor);
+            if (__any_sync(kAllLanes, is_below)) stage_codes(v, peak.is_bad ? 0.0f : scale.rscale, codes);
+          }
+          if (part == 0 && exists)
+            leaf.scales[(tile * Shape::kRows + row) * k_.scales.stride[2]] = scale.scale;
         }
-        rscale = peak.is_bad ? 0.0f : scale.rscale;
       }
-      if (is_packed()) {
-        const bool is_left = shared_.is_left[place] != 0;
-        __syncwarp();  // all lanes have their lines
-        stage_codes(v, rscale, waiting_codes(n, tile));
-        arrive(shared_.used[place]);
-        write_packed(cuda::tile::kept(n), tile, is_left, shared_.codes[coder]);
-        continue;
-      }
-      stage_codes(v, rscale, shared_.codes[coder]);
-      auto* const to = static_cast<std::int8_t*>(k_.codes.data) + row_offset(k_.codes, leaf.b, leaf.h, token);
-      write_codes(shared_.codes[coder], to, count);
+      if (is_packed())
+        write_packed(cuda::tile::kept(n), tile, leaf, shared_.codes[coder]);
+      else
+        write_codes(codes, static_cast<std::int8_t*>(leaf.codes) + tile * Shape::kRows * k_.codes.stride[2],
+                    count);
       arrive(shared_.used[place]);
     }
   }
@@ -103,6 +109,8 @@ class OnePassCoders {
     return shared_.walk.first + static_cast<std::uint32_t>(n) * shared_.walk.step;
   }
   __device__ bool has_leaf(int n) const { return number(n) < shared_.walk.end; }
+  /// Whether codes go where attention reads V.
+  __device__ bool is_packed() const { return kIsNorms && k_.packed.data; }
   __device__ Leaf leaf(int n) const { return Leaf(plan_, r_.order, number(n)); }
 
  private:
@@ -139,25 +147,25 @@ class OnePassCoders {
       if (is_bad || !exists) bits = 0;
     }
   };
-  /// The largest of the tile's key block, once all of its tiles' peaks are there.
-  __device__ float peak_of_group(int n, int tile, std::uint32_t peak) const {
-    const int place = n % Shared::kPlaces, first = tile / tiles_of_group_ * tiles_of_group_;
+  /// The peaks of a tile's rows, to the other tiles of its key block.
+  __device__ void tell_peak(int n, int tile, std::uint32_t peak) const {
+    const int place = n % Shared::kPlaces;
     peak = __reduce_max_sync(kAllLanes, peak);
     if (lane() == 0) shared_.peaks[place][tile] = peak;
     arrive(shared_.measured[place]);
+  }
+  /// The largest of the tile's key block, once all of its tiles' peaks are there.
+  __device__ float peak_of_group(int n, int tile) const {
+    const int place = n % Shared::kPlaces, first = tile / tiles_of_group_ * tiles_of_group_;
     ptx::wait(at(shared_.measured[place]), parity(n / Shared::kPlaces));
+    std::uint32_t peak = 0;
     for (int i = 0; i < tiles_of_group_; ++i) peak = max(peak, shared_.peaks[place][first + i]);
     return float_of(peak);
   }
   /// The floor of the scales of the tile's key block.
-  __device__ float floor_of_group(int n, int tile, std::uint32_t peak) const {
+  __device__ float floor_of_group(int n, int tile) const {
     // A larger amax has no smaller scale, so the largest scale is that of the largest amax.
-    return quant::scale_floor(k_.making.of(peak_of_group(n, tile, peak), 0).scale,
-                              k_.making.block_floor.octaves);
-  }
-  /// index: of a token or key block.
-  __device__ void put_scale(const Leaf& leaf, std::int64_t index, float scale) const {
-    static_cast<float*>(k_.scales.data)[row_offset(k_.scales, leaf.b, leaf.h, index)] = scale;
+    return quant::scale_floor(k_.making.of(peak_of_group(n, tile), 0).scale, k_.making.block_floor.octaves);
   }
   __device__ void stage_codes(const float (&v)[Shape::kCount], float rscale,
                               uint4 (&memory)[kWarp][4]) const {
@@ -190,21 +198,18 @@ class OnePassCoders {
     }
   }
 
-  /// Whether codes go where attention reads V.
-  __device__ bool is_packed() const { return kIsNorms && k_.packed.data; }
   /// Where the codes of a tile of leaf n wait for the others: in the first half of its own lines.
   __device__ uint4 (&waiting_codes(int n, int tile) const)[kWarp][4] {
     return *reinterpret_cast<uint4(*)[kWarp][4]>(shared_.lines[n % Shared::kSlots][tile * kWarp]);
   }
   /// 16 channels of a leaf, a key block, once the codes of all tiles wait; as many tiles have those of all.
   /// What is left for the next round is not written. Then room for another leaf is made.
-  __device__ void write_packed(int n, int tile, bool is_left, uint4 (&memory)[kWarp][4]) const {
+  __device__ void write_packed(int n, int tile, const LeafPlace& leaf, uint4 (&memory)[kWarp][4]) const {
     static_assert(kLeafRows == PackedValues::kPlaces && Shared::kTiles * kSquare == kDim);
     const int slot = n % Shared::kSlots;
     arrive(shared_.coded[slot]);
     ptx::wait(at(shared_.coded[slot]), parity(n / Shared::kSlots));
-    if (!is_left) {
-      const Leaf leaf = this->leaf(n);
+    if (leaf.length > 0) {
       const std::uint32_t codes = ptx::shared_address(waiting_codes(n, 0));
       constexpr int kTileBytes = kWarp * 128;
       const auto row = [&](int key) {
@@ -214,8 +219,7 @@ class OnePassCoders {
       const Turn<kLeafRows / kSquare> turn(ptx::shared_address(memory));
       static_assert(sizeof(memory) == turn.kBytes);
       turn.take(row, leaf.length);
-      turn.write(packed_block(k_.packed, kDim, leaf.b, leaf.h, leaf.begin / kLeafRows) +
-                 tile * kSquare * PackedValues::kPlaces);
+      turn.write(static_cast<std::byte*>(leaf.codes) + tile * kSquare * PackedValues::kPlaces);
     }
     arrive(shared_.empty[slot]);
   }

@@ -25,6 +25,13 @@ struct Leaf {
   }
 };
 
+/// Where what a leaf becomes goes.
+struct LeafPlace {
+  void* codes;    ///< of its first row, or of its key block, packed
+  float* scales;  ///< of its first token or key block
+  int length;     ///< rows that become codes in this round
+};
+
 /// Leaves that a block goes through: its leaf n is number first + n * step of all, as long as that is below
 /// end.
 struct LeafWalk {
@@ -46,8 +53,8 @@ struct LeafRing {
   uint4 flips[Shape::kDim / kChannels];
   std::uint32_t peaks[kPlaces][kTiles];  // the largest bits of each tile
   LeafWalk walk;
-  std::uint32_t is_left[kPlaces];  // no codes of the leaf's unit are written in this round
-  std::uint32_t is_unit_left;      // any that the block has the first leaf of
+  LeafPlace leaves[kPlaces];
+  std::uint32_t is_unit_left;  // no codes of a unit that the block has the first leaf of were written
   // Barriers, in the order in which they are passed: the leaf's rows are there, they have been added up,
   // their codes wait in their place to be packed, if they are, and the slot is empty;
   std::uint64_t full[kSlots], summed[kSlots], coded[kSlots], empty[kSlots];

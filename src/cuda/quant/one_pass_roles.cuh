@@ -22,9 +22,9 @@
 
 namespace octet::cuda {
 
-inline constexpr int kMeasurers = 2;
-inline constexpr int kHerald = kCoders, kFinisher = kHerald + 1, kLoader = kFinisher + 1,
-                     kFirstMeasurer = kLoader + 1;
+inline constexpr int kMeasurers = 2, kFinishers = 4;
+inline constexpr int kHerald = kCoders, kLoader = kHerald + 1, kFirstFinisher = kLoader + 1,
+                     kFirstMeasurer = kFirstFinisher + kFinishers;
 inline constexpr int kOnePassThreads = (kFirstMeasurer + kMeasurers) * kWarp;  // 512, of up to 128 registers
 
 /// All leaves are gone through once. The codes of a unit whose norms that does not give are left, and whoever
@@ -54,10 +54,10 @@ class OnePass : OnePassCoders<Shape, kWork, kScaled> {
       encode(warp, begin);
     else if (warp == kHerald)
       herald(round, begin);
-    else if (warp == kFinisher)
-      finish(round);
     else if (warp == kLoader)
       load(begin);
+    else if (warp < kFirstMeasurer)
+      finish(round, warp - kFirstFinisher);
     else if (r_.x.dtype == DType::f16)
       measure<DType::f16>(warp - kFirstMeasurer, begin);
     else
@@ -172,10 +172,11 @@ class OnePass : OnePassCoders<Shape, kWork, kScaled> {
 
   // --- Ends of trees
 
-  __device__ void finish(Round round) const {
+  __device__ void finish(Round round, int finisher) const {
     if (round == Round::again) return;
     constexpr std::uint32_t kPartsOfUnit = kDim / Ends::kParts;
-    for (std::uint32_t i = blockIdx.x; i < plan_.units * kPartsOfUnit; i += gridDim.x) {
+    for (std::uint32_t i = blockIdx.x + finisher * gridDim.x; i < plan_.units * kPartsOfUnit;
+         i += kFinishers * gridDim.x) {
       const std::uint32_t unit = i / kPartsOfUnit;
       const int part = static_cast<int>(i % kPartsOfUnit);
       tell_end(Ends::of(plan_, unit, part, lane()), unit, part * Ends::kParts + lane() % 2 * 4);
@@ -205,11 +206,21 @@ class OnePass : OnePassCoders<Shape, kWork, kScaled> {
         const int channel = lane() + i * kWarp;
         words[channel / Shape::kCount * (Shape::kCount + 4) + channel % Shape::kCount] = word[i];
       }
-      if (kIsNorms && lane() == 0) shared_.is_left[place] = is_left;
+      if (lane() == 0) shared_.leaves[place] = place_of(leaf, is_left);
       arrive(shared_.ready[place]);
     }
   }
 
+  /// note: what is left for the next round is not written in this one, for another block might write it
+  /// before.
+  __device__ LeafPlace place_of(const Leaf& leaf, bool is_left) const {
+    void* codes = static_cast<std::int8_t*>(k_.codes.data) + row_offset(k_.codes, leaf.b, leaf.h, leaf.begin);
+    if (Base::is_packed()) codes = packed_block(k_.packed, kDim, leaf.b, leaf.h, leaf.begin / kLeafRows);
+    const std::int64_t first =
+        kScaled == Scaled::key_blocks ? k_.groups.by_tokens.quotient(leaf.begin) : leaf.begin;
+    return {codes, static_cast<float*>(k_.scales.data) + row_offset(k_.scales, leaf.b, leaf.h, first),
+            is_left ? 0 : leaf.length};
+  }
   /// Rows further, `step` elements. note: so that the compiler adds, which it takes for more than
   /// multiplying.
   __device__ static const std::uint16_t* further(const std::uint16_t* from, std::int64_t step) {
