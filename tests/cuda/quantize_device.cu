@@ -793,6 +793,40 @@ int compare_together(unsigned seed) {
   return bad;
 }
 
+/// K and V that are read once, by one kernel (one_pass.cu), beside Q of as many tokens and without it: scales
+/// of tokens, with floors and without, of K's key blocks and of V's channels and heads, of all kinds of
+/// numbers. Then V of other channels than K, which has a kernel of its own.
+int compare_long_together(const Options& options) {
+  int bad = 0, ran = 0, packed = 0;
+  for (const Shape& keys : {Shape{2, 18, 2000, 128}, Shape{2, 18, 4500, 64}, Shape{1, 9, 8100, 64}})
+    for (int data = 0; data < std::min(options.cases, 5); ++data)
+      for (const bool is_of_tokens : {true, false}) {
+        Case c[3];
+        for (int i = 0; i < 3; ++i) {
+          c[i].shape = keys, c[i].data = data, c[i].seed = options.seed + static_cast<unsigned>(3 * ran + i);
+          c[i].dtype = ran % 3 == 0 ? DType::f16 : DType::bf16, c[i].input_layout = ran % 2;
+          c[i].recipe.largest_code = 127, c[i].recipe.block = 128;
+        }
+        if (ran % 2 == 0) c[0].shape[2] = 40;
+        if (keys[1] == 9) c[2].shape[3] = 128;
+        c[0].recipe.rotate = c[1].recipe.rotate = Rotate::on, c[1].recipe.smooth = Smooth::mean;
+        c[2].recipe.equalise = Equalise::on;
+        if (is_of_tokens) {
+          c[2].recipe.block_floor_octaves = data % 3 * 10;
+        } else {
+          c[1].recipe.granularity = Granularity::block, c[1].recipe.block = std::int64_t{128} >> data % 3;
+          c[2].recipe.granularity = data % 2 == 0 ? Granularity::channel : Granularity::head;
+          if (data == 3) c[2].recipe.equalise = Equalise::off;
+        }
+        ++ran;
+        if (bad < 5 && !runs_together(c, &packed)) ++bad;
+      }
+  std::printf("long operands together: %d of %d inputs differ, %d with packed values\n", bad, ran, packed);
+  bad += packed == 0;
+  std::fflush(stdout);
+  return bad;
+}
+
 /// int8's operands that blocks of threads hold (held_sequences.cu): one block a sequence, of one leaf to
 /// four, and clusters of up to eight; floors of groups that end with a block's turns, that do not, and none.
 int compare_held(const Options& options) {
@@ -1017,7 +1051,8 @@ int main(int argc, char** argv) {
   }
   std::printf("seed %u, %d inputs a recipe\n", options.seed, options.cases);
   const std::pair<const char*, int (*)(const octet::Options&)> parts[] = {
-      {"long", [](const octet::Options& o) { return octet::compare_long(o); }},
+      {"long",
+       [](const octet::Options& o) { return octet::compare_long(o) + octet::compare_long_together(o); }},
       {"shared", [](const octet::Options& o) { return octet::compare_shared_scales(o.seed); }},
       {"held", [](const octet::Options& o) { return octet::compare_held(o); }},
       {"amax", [](const octet::Options& o) { return octet::compare_amax(o.seed); }},

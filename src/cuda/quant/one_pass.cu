@@ -24,33 +24,34 @@ __global__ __launch_bounds__(kThreads) void clear_words(const __grid_constant__ 
   if (i < plan.told / 4) reinterpret_cast<uint4*>(plan.of_leaves)[i] = {kUntold, kUntold, kUntold, kUntold};
 }
 
-template <class Shape, Work kWork, Scaled kScaled>
+/// Of K and V, or of one of them.
+template <class Shape>
 __global__ __launch_bounds__(kOnePassThreads,
-                             1) void encode_in_one_pass(const __grid_constant__ RowReading r,
-                                                        const __grid_constant__ Coding k,
-                                                        const __grid_constant__ Signs<Shape> signs,
-                                                        const __grid_constant__ OnePassPlan plan,
-                                                        int tiles_of_group) {
+                             1) void encode_in_one_pass(const __grid_constant__ OnePassRows k,
+                                                        const __grid_constant__ OnePassRows v,
+                                                        const __grid_constant__ Signs<Shape> signs) {
 #if __CUDA_ARCH__ >= 900  // note: what waits for barriers is in no older code, see is_built()
   extern __shared__ __align__(128) uint4 shared_memory[];  // row_place() counts on it
   auto& shared = *reinterpret_cast<LeafRing<Shape, kCoders>*>(shared_memory);
-  const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarp;
-  const OnePass<Shape, kWork, kScaled> pass(r, k, plan, tiles_of_group, shared);
-  pass.open();
+  const int thread = static_cast<int>(threadIdx.x);
+  const OnePass<Shape, Work::shifted_and_rotated> of_k(k, shared);
+  const OnePass<Shape, Work::multiplied> of_v(v, shared);
+  if (thread == 0) {
+    shared.open();
+    of_k.open(), of_v.open();
+  }
   if (thread < Shape::kDim / kChannels) shared.flips[thread] = signs.flips[thread];
   __syncthreads();
   // note: the rows were complete before clear_words() let this kernel in, so that the first are asked for
   // now.
-  if (warp != kLoader) {
+  if (thread / kWarp != kLoader) {
     ptx::wait_for_earlier_kernels();
     ptx::let_the_next_kernel_start();
   }
-  int next = 0, begin = 0;
-  Round round = Round::first;
-  do {
-    pass.run(warp, round, begin);
-    round = Round::again;
-  } while (pass.kIsNorms && pass.has_unit_again(next, begin));
+  if (of_k.is_there()) of_k.run();
+  if (!of_v.is_there()) return;
+  do of_v.run();
+  while (of_v.has_unit_again());
 #endif
 }
 
@@ -59,9 +60,7 @@ __global__ __launch_bounds__(kOnePassThreads,
 bool is_built() {
   constexpr int kLeastPtx = 90;
   cudaFuncAttributes built;
-  return cudaFuncGetAttributes(&built,
-                               encode_in_one_pass<SegmentShape<128>, Work::multiplied, Scaled::tokens>) ==
-             cudaSuccess &&
+  return cudaFuncGetAttributes(&built, encode_in_one_pass<SegmentShape<128>>) == cudaSuccess &&
          built.ptxVersion >= kLeastPtx && runtime::launches_together();
 }
 
@@ -70,21 +69,22 @@ Statistic statistic_of(const RowReading& rows) {
 }
 
 template <class Shape>
-cudaError_t launch_one_pass_of(const RowReading& rows, const Coding& coding, const OnePassPlan& plan,
-                               void* stream) {
+cudaError_t launch_one_pass_of(std::span<const OnePassOperand> operands, void* stream) {
+  OnePassRows k, v;
+  Signs<Shape> signs;
+  for (const OnePassOperand& x : operands) {
+    const Statistic statistic = statistic_of(x.rows);
+    if (statistic == Statistic::mean) signs = Signs<Shape>(x.rows);
+    OnePassRows& of = statistic == Statistic::mean ? k : v;
+    of.rows = x.rows, of.coding = x.coding, of.plan = {x.rows.x.shape, statistic, x.scratch};
+    of.tiles_of_group = static_cast<int>(x.coding.groups.tokens) / Shape::kRows;
+  }
+  v.before = k.plan.leaves;
   constexpr int kBytes = sizeof(LeafRing<Shape, kCoders>);
-  const int tiles_of_group = static_cast<int>(coding.groups.tokens) / Shape::kRows;
-  const auto launch = [&](auto* kernel) {
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-    return runtime::launch_together(kernel, std::min(plan.leaves, processors()), kOnePassThreads, kBytes,
-                                    stream, rows, coding, Signs<Shape>(rows), plan, tiles_of_group);
-  };
-  const bool is_token = coding.scale_of == ScaleOf::token;
-  if (statistic_of(rows) == Statistic::norms)
-    return is_token ? launch(encode_in_one_pass<Shape, Work::multiplied, Scaled::tokens>)
-                    : launch(encode_in_one_pass<Shape, Work::multiplied, Scaled::sequences>);
-  return is_token ? launch(encode_in_one_pass<Shape, Work::shifted_and_rotated, Scaled::tokens>)
-                  : launch(encode_in_one_pass<Shape, Work::shifted_and_rotated, Scaled::key_blocks>);
+  auto* const kernel = encode_in_one_pass<Shape>;
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  return runtime::launch_together(kernel, std::min(k.plan.leaves + v.plan.leaves, processors()),
+                                  kOnePassThreads, kBytes, stream, k, v, signs);
 }
 
 std::int64_t leaves_of_unit(const std::array<std::int64_t, 4>& shape) {
@@ -140,11 +140,14 @@ void clear_for_one_pass(const RowReading& rows, void* scratch, Begin begin, void
                   stream, plan, begin);
 }
 
-bool launch_one_pass(const RowReading& rows, const Coding& coding, void* scratch, void* stream) {
-  const OnePassPlan plan(rows.x.shape, statistic_of(rows), scratch);
-  const cudaError_t error = rows.dim == 64
-                                ? launch_one_pass_of<SegmentShape<64>>(rows, coding, plan, stream)
-                                : launch_one_pass_of<SegmentShape<128>>(rows, coding, plan, stream);
+bool share_one_pass(const OnePassOperand& a, const OnePassOperand& b) {
+  return a.rows.dim == b.rows.dim && statistic_of(a.rows) != statistic_of(b.rows);
+}
+
+bool launch_one_pass(std::span<const OnePassOperand> operands, void* stream) {
+  const cudaError_t error = operands[0].rows.dim == 64
+                                ? launch_one_pass_of<SegmentShape<64>>(operands, stream)
+                                : launch_one_pass_of<SegmentShape<128>>(operands, stream);
   if (error == cudaErrorCooperativeLaunchTooLarge) {
     cudaGetLastError();  // note: forgets it, for the caller has another way
     return false;

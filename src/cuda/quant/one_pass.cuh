@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "cuda/quant/scaling.cuh"
 
@@ -24,8 +25,19 @@ bool takes_one_pass(const RowReading& rows, const Coding& coding);
 /// What its blocks of threads tell each other is untold from then on: before each launch_one_pass().
 void clear_for_one_pass(const RowReading& rows, void* scratch, Begin begin, void* stream);
 
-/// The statistic of every sequence and head, and the codes and scales that follow from it. False where the
-/// context has not all of the device's processors: nothing is written then.
-bool launch_one_pass(const RowReading& rows, const Coding& coding, void* scratch, void* stream);
+/// An operand that takes_one_pass() takes, with the scratch memory that has been cleared for it.
+struct OnePassOperand {
+  RowReading rows;
+  Coding coding;
+  void* scratch;
+};
+
+/// Whether one launch takes both: K and V, of as many channels.
+bool share_one_pass(const OnePassOperand& a, const OnePassOperand& b);
+
+/// The statistic of every sequence and head of an operand, or of two that share it, and the codes and scales
+/// that follow from it. False where the context has not all of the device's processors: nothing is written
+/// then.
+bool launch_one_pass(std::span<const OnePassOperand> operands, void* stream);
 
 }  // namespace octet::cuda

@@ -16,24 +16,24 @@ namespace octet::cuda {
 
 inline constexpr int kCoders = 8;
 
-/// What has a scale.
-enum class Scaled : std::int32_t {
-  tokens,
-  key_blocks,  ///< of K
-  sequences,   ///< of V's heads, or their channels
+/// An operand of a launch, K or V.
+struct OnePassRows {
+  RowReading rows;
+  Coding coding;
+  OnePassPlan plan;
+  int tiles_of_group = 0;    ///< of key blocks that have a scale or are a floor; 0: there are none
+  std::uint32_t before = 0;  ///< leaves of the launch's operand before this one
 };
 
-template <class Shape, Work kWork, Scaled kScaled>
+template <class Shape, Work kWork>
 class OnePassCoders {
  public:
   using Shared = LeafRing<Shape, kCoders>;
   static constexpr bool kIsNorms = kWork == Work::multiplied;
   static constexpr int kDim = Shape::kDim;
 
-  /// tiles_of_group: of key blocks that have a scale or are a floor; 0: there are none.
-  __device__ OnePassCoders(const RowReading& r, const Coding& k, const OnePassPlan& plan, int tiles_of_group,
-                           Shared& shared)
-      : r_(r), k_(k), plan_(plan), tiles_of_group_(tiles_of_group), shared_(shared) {}
+  __device__ OnePassCoders(const OnePassRows& of, Shared& shared)
+      : r_(of.rows), k_(of.coding), plan_(of.plan), of_(of), shared_(shared) {}
 
  protected:
   /// The tiles of a coder, of the leaves of the walk from leaf `begin` on.
@@ -57,32 +57,30 @@ class OnePassCoders {
       const bool exists = row < count;
       auto& codes = is_packed() ? waiting_codes(n, tile) : shared_.codes[coder];
       if (is_packed()) __syncwarp();  // all lanes have their lines
-      if constexpr (kScaled == Scaled::sequences) {
-        stage_codes(v, 1, codes);
-      } else {
+      quant::Scale scale{0, 1};
+      bool is_bad = false;
+      const bool has_floor = kIsNorms && !scales_sequences() && of_.tiles_of_group > 0;
+      if (!scales_sequences()) {
         const Peak peak(v, exists);
-        if (peak.is_bad && exists && k_.non_finite) *k_.non_finite = 1;
-        if constexpr (kScaled == Scaled::key_blocks) {
-          tell_peak(n, tile, peak.bits);
-          const quant::Scale scale = k_.making.of(peak_of_group(n, tile), 0);
-          stage_codes(v, peak.is_bad ? 0.0f : scale.rscale, codes);
-          if (lane() == 0 && count > 0 && tile % tiles_of_group_ == 0)
-            leaf.scales[tile / tiles_of_group_ * k_.scales.stride[2]] = scale.scale;
-        } else {
-          const bool has_floor = kIsNorms && tiles_of_group_ > 0;
-          if (has_floor) tell_peak(n, tile, peak.bits);
-          quant::Scale scale = k_.making.of(float_of(peak.bits), 0);
-          stage_codes(v, peak.is_bad ? 0.0f : scale.rscale, codes);
-          // note: few rows are below the floor, and the others' peaks come while codes are made.
-          if (has_floor) {
-            const float floor = floor_of_group(n, tile);
-            const bool is_below = scale.scale < floor;
-            scale = quant::at_least(scale, floor);
-            if (__any_sync(kAllLanes, is_below)) stage_codes(v, peak.is_bad ? 0.0f : scale.rscale, codes);
-          }
-          if (part == 0 && exists)
-            leaf.scales[(tile * Shape::kRows + row) * k_.scales.stride[2]] = scale.scale;
-        }
+        is_bad = peak.is_bad;
+        if (is_bad && exists && k_.non_finite) *k_.non_finite = 1;
+        if (scales_key_blocks() || has_floor) tell_peak(n, tile, peak.bits);
+        const float amax = scales_key_blocks() ? peak_of_group(n, tile) : float_of(peak.bits);
+        scale = k_.making.of(amax, 0);
+      }
+      stage_codes(v, is_bad ? 0.0f : scale.rscale, codes);
+      // note: few rows are below the floor, and the others' peaks come while codes are made.
+      if (has_floor) {
+        const float floor = floor_of_group(n, tile);
+        const bool is_below = scale.scale < floor;
+        scale = quant::at_least(scale, floor);
+        if (__any_sync(kAllLanes, is_below)) stage_codes(v, is_bad ? 0.0f : scale.rscale, codes);
+      }
+      if (scales_key_blocks()) {
+        if (lane() == 0 && count > 0 && tile % of_.tiles_of_group == 0)
+          leaf.scales[tile / of_.tiles_of_group * k_.scales.stride[2]] = scale.scale;
+      } else if (!scales_sequences() && part == 0 && exists) {
+        leaf.scales[(tile * Shape::kRows + row) * k_.scales.stride[2]] = scale.scale;
       }
       if (is_packed())
         write_packed(cuda::tile::kept(n), tile, leaf, shared_.codes[coder]);
@@ -104,13 +102,22 @@ class OnePassCoders {
   /// Of the warp, all lanes: each with what it has read or written itself.
   __device__ static void arrive(const std::uint64_t& barrier) { ptx::arrive(at(barrier)); }
 
-  /// The number of the block's leaf n among all.
-  __device__ std::uint32_t number(int n) const {
-    return shared_.walk.first + static_cast<std::uint32_t>(n) * shared_.walk.step;
+  /// The block's leaves of the operand: it takes those of all operands in turn.
+  __device__ LeafWalk whole_walk() const { return {blockIdx.x - of_.before, gridDim.x, plan_.leaves}; }
+  /// The number of the first of them among the block's leaves of all operands.
+  __device__ int find_first() const {
+    return of_.before > blockIdx.x ? static_cast<int>((of_.before - blockIdx.x - 1) / gridDim.x) + 1 : 0;
   }
-  __device__ bool has_leaf(int n) const { return number(n) < shared_.walk.end; }
+  __device__ int first() const { return kIsNorms ? shared_.first_of_v : 0; }
+  /// The number of the block's leaf n among all of the operand.
+  __device__ std::uint32_t number(int n) const { return walk().number(n); }
+  __device__ bool has_leaf(int n) const { return number(n) < walk().end; }
+  __device__ LeafWalk& walk() const { return shared_.walks[kIsNorms ? 1 : 0]; }
   /// Whether codes go where attention reads V.
   __device__ bool is_packed() const { return kIsNorms && k_.packed.data; }
+  /// What has a scale, if not tokens: K's key blocks, V's heads or their channels.
+  __device__ bool scales_key_blocks() const { return !kIsNorms && k_.scale_of == ScaleOf::group; }
+  __device__ bool scales_sequences() const { return kIsNorms && k_.scale_of == ScaleOf::group; }
   __device__ Leaf leaf(int n) const { return Leaf(plan_, r_.order, number(n)); }
 
  private:
@@ -147,19 +154,26 @@ class OnePassCoders {
       if (is_bad || !exists) bits = 0;
     }
   };
+  /// Barriers that leaves of one operand alone are at: their phases are counted from its first.
+  __device__ const std::uint64_t& own_barrier(const std::uint64_t (&of)[2][Shared::kPlaces], int n) const {
+    return of[kIsNorms ? 1 : 0][(n - first()) % Shared::kPlaces];
+  }
+  __device__ void await(const std::uint64_t (&of)[2][Shared::kPlaces], int n) const {
+    ptx::wait(at(own_barrier(of, n)), parity((n - first()) / Shared::kPlaces));
+  }
   /// The peaks of a tile's rows, to the other tiles of its key block.
   __device__ void tell_peak(int n, int tile, std::uint32_t peak) const {
-    const int place = n % Shared::kPlaces;
     peak = __reduce_max_sync(kAllLanes, peak);
-    if (lane() == 0) shared_.peaks[place][tile] = peak;
-    arrive(shared_.measured[place]);
+    if (lane() == 0) shared_.peaks[n % Shared::kPlaces][tile] = peak;
+    arrive(own_barrier(shared_.measured, n));
   }
   /// The largest of the tile's key block, once all of its tiles' peaks are there.
   __device__ float peak_of_group(int n, int tile) const {
-    const int place = n % Shared::kPlaces, first = tile / tiles_of_group_ * tiles_of_group_;
-    ptx::wait(at(shared_.measured[place]), parity(n / Shared::kPlaces));
+    const int first = tile / of_.tiles_of_group * of_.tiles_of_group;
+    await(shared_.measured, n);
     std::uint32_t peak = 0;
-    for (int i = 0; i < tiles_of_group_; ++i) peak = max(peak, shared_.peaks[place][first + i]);
+    for (int i = 0; i < of_.tiles_of_group; ++i)
+      peak = max(peak, shared_.peaks[n % Shared::kPlaces][first + i]);
     return float_of(peak);
   }
   /// The floor of the scales of the tile's key block.
@@ -206,9 +220,8 @@ class OnePassCoders {
   /// What is left for the next round is not written. Then room for another leaf is made.
   __device__ void write_packed(int n, int tile, const LeafPlace& leaf, uint4 (&memory)[kWarp][4]) const {
     static_assert(kLeafRows == PackedValues::kPlaces && Shared::kTiles * kSquare == kDim);
-    const int slot = n % Shared::kSlots;
-    arrive(shared_.coded[slot]);
-    ptx::wait(at(shared_.coded[slot]), parity(n / Shared::kSlots));
+    arrive(own_barrier(shared_.coded, n));
+    await(shared_.coded, n);
     if (leaf.length > 0) {
       const std::uint32_t codes = ptx::shared_address(waiting_codes(n, 0));
       constexpr int kTileBytes = kWarp * 128;
@@ -221,14 +234,14 @@ class OnePassCoders {
       turn.take(row, leaf.length);
       turn.write(static_cast<std::byte*>(leaf.codes) + tile * kSquare * PackedValues::kPlaces);
     }
-    arrive(shared_.empty[slot]);
+    arrive(shared_.empty[n % Shared::kSlots]);
   }
 
  protected:
   const RowReading& r_;
   const Coding& k_;
   const OnePassPlan& plan_;
-  const int tiles_of_group_;
+  const OnePassRows& of_;
   Shared& shared_;
 };
 

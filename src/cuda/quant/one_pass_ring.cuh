@@ -36,7 +36,13 @@ struct LeafPlace {
 /// end.
 struct LeafWalk {
   std::uint32_t first, step, end;
+
+  __device__ std::uint32_t number(int n) const { return first + static_cast<std::uint32_t>(n) * step; }
 };
+
+/// All leaves are gone through once. The codes of a unit whose norms that does not give are left, and whoever
+/// has its first leaf goes through all of it again.
+enum class Round { first, again };
 
 /// Shared memory of a block with so many coders. Leaf n of the block is in slot n % kSlots; what follows from
 /// its unit is longer in use than its rows, in place n % kPlaces. Lines are segments of 64 channels, a tile
@@ -52,24 +58,31 @@ struct LeafRing {
   float4 words[kPlaces][Shape::kLanes][Shape::kCount / 4 + 1];  // segments begin in different banks
   uint4 flips[Shape::kDim / kChannels];
   std::uint32_t peaks[kPlaces][kTiles];  // the largest bits of each tile
-  LeafWalk walk;
+  LeafWalk walks[2];                     // of K, of V
+  int first_of_v;                        // number of the first of V among the block's leaves
   LeafPlace leaves[kPlaces];
+  int begin, next;     // of V's walk the first leaf; that to look at when it is done
+  std::uint32_t left;  // number of the first leaf of the unit that is gone through again
+  Round round;
   std::uint32_t is_unit_left;  // no codes of a unit that the block has the first leaf of were written
-  // Barriers, in the order in which they are passed: the leaf's rows are there, they have been added up,
-  // their codes wait in their place to be packed, if they are, and the slot is empty;
-  std::uint64_t full[kSlots], summed[kSlots], coded[kSlots], empty[kSlots];
-  // the words of its unit are there, all peaks are, and nobody needs either any more.
-  std::uint64_t ready[kPlaces], measured[kPlaces], used[kPlaces];
+  // Barriers, in the order in which they are passed: the leaf's rows are there, they have been added up, and
+  // the slot is empty;
+  std::uint64_t full[kSlots], summed[kSlots], empty[kSlots];
+  // the words of its unit are there, and nobody needs them or peaks any more;
+  std::uint64_t ready[kPlaces], used[kPlaces];
+  // of K and of V, all peaks are there, and all codes wait in their place to be packed.
+  std::uint64_t measured[2][kPlaces], coded[2][kPlaces];
 
   /// By one thread. All lanes of a warp arrive.
   __device__ void open() {
     const auto open = [](const std::uint64_t& barrier, int warps) {
       ptx::open_barrier(ptx::shared_address(&barrier), warps * kWarp);
     };
-    for (int i = 0; i < kSlots; ++i) {
-      open(full[i], 1), open(summed[i], Shape::kLanes), open(coded[i], kTiles), open(empty[i], kTiles);
+    for (int i = 0; i < kSlots; ++i) open(full[i], 1), open(summed[i], Shape::kLanes), open(empty[i], kTiles);
+    for (int i = 0; i < kPlaces; ++i) {
+      open(ready[i], 1), open(used[i], kTiles);
+      for (int of = 0; of < 2; ++of) open(measured[of][i], kTiles), open(coded[of][i], kTiles);
     }
-    for (int i = 0; i < kPlaces; ++i) open(ready[i], 1), open(measured[i], kTiles), open(used[i], kTiles);
   }
 };
 

@@ -27,29 +27,29 @@ inline constexpr int kHerald = kCoders, kLoader = kHerald + 1, kFirstFinisher = 
                      kFirstMeasurer = kFirstFinisher + kFinishers;
 inline constexpr int kOnePassThreads = (kFirstMeasurer + kMeasurers) * kWarp;  // 512, of up to 128 registers
 
-/// All leaves are gone through once. The codes of a unit whose norms that does not give are left, and whoever
-/// has its first leaf goes through all of it again.
-enum class Round { first, again };
-
-template <class Shape, Work kWork, Scaled kScaled>
-class OnePass : OnePassCoders<Shape, kWork, kScaled> {
-  using Base = OnePassCoders<Shape, kWork, kScaled>;
+template <class Shape, Work kWork>
+class OnePass : OnePassCoders<Shape, kWork> {
+  using Base = OnePassCoders<Shape, kWork>;
 
  public:
-  using Base::Base, Base::kIsNorms;
+  using Base::Base, Base::first, Base::kIsNorms;
   using typename Base::Shared;
 
-  /// The block's leaves, of all units.
+  /// The block's leaves, of all units. By one thread.
   __device__ void open() const {
-    if (threadIdx.x == 0) {
-      shared_.open();
-      shared_.walk = {blockIdx.x, gridDim.x, plan_.leaves};
-      shared_.is_unit_left = 0;
-    }
+    walk() = whole_walk();
+    if (!kIsNorms) return;
+    shared_.begin = shared_.next = shared_.first_of_v = Base::find_first();
+    shared_.round = Round::first;
+    shared_.is_unit_left = 0;
   }
+  __device__ bool is_there() const { return plan_.leaves > 0; }
 
-  /// What the warp does for the leaves of the walk from leaf `begin` on.
-  __device__ void run(int warp, Round round, int begin) const {
+  /// What the warp does for the leaves of the walk.
+  __device__ void run() const {
+    const int warp = cuda::tile::kept(static_cast<int>(threadIdx.x)) / kWarp;
+    const int begin = kIsNorms ? shared_.begin : 0;
+    const Round round = kIsNorms ? shared_.round : Round::first;
     if (warp < kCoders)
       encode(warp, begin);
     else if (warp == kHerald)
@@ -65,33 +65,20 @@ class OnePass : OnePassCoders<Shape, kWork, kScaled> {
   }
 
   /// Once the walk is done: gives a unit that was left its exponents, and the block a walk through its
-  /// leaves, the first of which is number `begin` of the block's. False where there is none (more). next: the
-  /// leaf of the block to look at first; both are 0 before the first call. Of the block. Units whose tokens
-  /// share scales get all that they lack, and nobody walks.
-  __device__ bool has_unit_again(int& next, int& begin) const {
+  /// leaves. False where there is none (more). Of the block. Units whose tokens share scales get all that
+  /// they lack, and nobody walks. note: what it knows lies in shared memory, for registers are short there.
+  __device__ bool has_unit_again() const {
     __syncthreads();
     if (shared_.is_unit_left == 0) return false;
-    const auto number_of = [&](int n) { return blockIdx.x + static_cast<std::uint32_t>(n) * gridDim.x; };
-    if (next == 0)
-      while (number_of(begin) < plan_.leaves) ++begin;
-    else
-      begin += plan_.leaves_of_unit;
-    for (; number_of(next) < plan_.leaves; ++next) {
-      const std::uint32_t number = number_of(next);
-      const Leaf first(plan_, r_.order, number);
-      if (first.begin != 0 || !lacks_norms(first.unit)) continue;
-      using Again = SquaresAgain<Shape, kOnePassThreads>;
-      Again::write_exponents(r_, plan_, first, number,
-                             *reinterpret_cast<typename Again::Space*>(shared_.lines));
-      if constexpr (kScaled == Scaled::sequences) {
-        Again::write_scaled(r_, k_, plan_, first, *reinterpret_cast<typename Again::Space*>(shared_.lines));
+    using Again = SquaresAgain<Shape, kOnePassThreads>;
+    auto& space = *reinterpret_cast<typename Again::Space*>(shared_.lines);
+    while (has_unit_left()) {
+      Again::write_exponents(r_, plan_, shared_.left, space);
+      if (scales_sequences()) {
+        Again::write_scaled(r_, k_, plan_, shared_.left, space);
         continue;
       }
-      if (threadIdx.x == 0) {
-        const auto leaves = static_cast<std::uint32_t>(static_cast<std::int32_t>(plan_.leaves_of_unit));
-        shared_.walk = {number - static_cast<std::uint32_t>(begin), 1, number + leaves};
-      }
-      ++next;
+      if (threadIdx.x == 0) start_again();
       __syncthreads();
       return true;
     }
@@ -103,7 +90,8 @@ class OnePass : OnePassCoders<Shape, kWork, kScaled> {
   using Places = WordPlaces<kIsNorms ? 2 : 1, kDim>;
   using Ends = TreeEnds<Places>;
   using Base::arrive, Base::at, Base::encode, Base::has_leaf, Base::lane, Base::number, Base::parity;
-  using Base::k_, Base::plan_, Base::r_, Base::shared_;
+  using Base::k_, Base::plan_, Base::r_, Base::shared_, Base::walk, Base::whole_walk;
+  using Base::scales_key_blocks, Base::scales_sequences;
 
   // --- Leaves into the ring
 
@@ -216,8 +204,7 @@ class OnePass : OnePassCoders<Shape, kWork, kScaled> {
   __device__ LeafPlace place_of(const Leaf& leaf, bool is_left) const {
     void* codes = static_cast<std::int8_t*>(k_.codes.data) + row_offset(k_.codes, leaf.b, leaf.h, leaf.begin);
     if (Base::is_packed()) codes = packed_block(k_.packed, kDim, leaf.b, leaf.h, leaf.begin / kLeafRows);
-    const std::int64_t first =
-        kScaled == Scaled::key_blocks ? k_.groups.by_tokens.quotient(leaf.begin) : leaf.begin;
+    const std::int64_t first = scales_key_blocks() ? k_.groups.by_tokens.quotient(leaf.begin) : leaf.begin;
     return {codes, static_cast<float*>(k_.scales.data) + row_offset(k_.scales, leaf.b, leaf.h, first),
             is_left ? 0 : leaf.length};
   }
@@ -251,7 +238,29 @@ class OnePass : OnePassCoders<Shape, kWork, kScaled> {
   }
 
   /// Whether channels have exponents; else all that follows from norms is the largest of each.
-  __device__ bool is_equalised() const { return kScaled != Scaled::sequences || r_.exponent.data; }
+  __device__ bool is_equalised() const { return !scales_sequences() || r_.exponent.data; }
+  /// Whether a unit that the block has the first leaf of was left, whose number is then there; of the block.
+  __device__ bool has_unit_left() const {
+    const LeafWalk whole = whole_walk();
+    for (int next = shared_.next; whole.number(next) < whole.end; ++next) {
+      const std::uint32_t number = whole.number(next);
+      const Leaf leaf(plan_, r_.order, number);
+      if (leaf.begin != 0 || !lacks_norms(leaf.unit)) continue;
+      if (threadIdx.x == 0) shared_.left = number, shared_.next = next + 1;
+      __syncthreads();
+      return true;
+    }
+    return false;
+  }
+  /// The walk through the leaves of the unit, which follow those of the walk before in the ring; by one
+  /// thread.
+  __device__ void start_again() const {
+    const auto leaves = static_cast<std::uint32_t>(static_cast<std::int32_t>(plan_.leaves_of_unit));
+    int begin = shared_.begin;
+    while (has_leaf(begin)) ++begin;
+    walk() = {shared_.left - static_cast<std::uint32_t>(begin), 1, shared_.left + leaves};
+    shared_.begin = begin, shared_.round = Round::again;
+  }
   /// Whether norms of the unit were not found; of the block.
   __device__ bool lacks_norms(std::uint32_t unit) const {
     const int channel = static_cast<int>(threadIdx.x);
@@ -300,7 +309,7 @@ class OnePass : OnePassCoders<Shape, kWork, kScaled> {
         }
         word[i] = bits_of(power_of_two(-exponent));
       }
-      if constexpr (kScaled == Scaled::sequences) multiply_by_rscales(leaf, amax, word);
+      if (scales_sequences()) multiply_by_rscales(leaf, amax, word);
     } else {
       float* const mean =
           static_cast<float*>(r_.shift.data) + row_offset(r_.shift, leaf.b, leaf.h, 0) + lane();

@@ -40,6 +40,7 @@ struct OnePassPlan {
   /// [unit][copy][statistic][channel]: means; or orders, and amax
   std::uint32_t* of_units = nullptr;
 
+  OnePassPlan() = default;
   OnePassPlan(const std::array<std::int64_t, 4>& shape, Statistic statistic, void* scratch)
       : tokens(static_cast<std::int32_t>(shape[2])),
         mean_factor(quant::mean_factor(shape[2])),

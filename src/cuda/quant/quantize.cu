@@ -70,12 +70,18 @@ void raise_scales(const PlainOperand& x, void* stream) {
   launch_token_floors(of, stream);
 }
 
+/// An operand's next step, with another's if one launch takes both.
+void queue_next(OperandSteps& steps, std::span<OperandSteps> operands, Begin begin) {
+  const auto other = std::ranges::find_if(operands, [&](OperandSteps& x) { return steps.can_share_with(x); });
+  if (other == operands.end() || !steps.queue_shared(*other)) steps.queue(begin);
+}
+
 /// All steps of an operand, then those of the next. What a reading of all rows begins with is so still in the
 /// cache: 1 token against 32,768 keys 158 instead of 169 us (docs/cuda-measurements.md).
 void queue_one_by_one(std::span<OperandSteps> operands) {
   for (const OperandSteps& steps : operands) steps.clear();
   for (OperandSteps& steps : operands)
-    while (!steps.are_done()) steps.queue(Begin::after_all);
+    while (!steps.are_done()) queue_next(steps, operands, Begin::after_all);
 }
 
 /// The first step of each operand, then the second, and so on: those of a turn need nothing of each other.
@@ -86,7 +92,7 @@ void queue_in_turns(std::span<OperandSteps> operands) {
     Begin begin = Begin::after_all;
     for (OperandSteps& steps : operands) {
       if (steps.are_done()) continue;
-      steps.queue(begin);
+      queue_next(steps, operands, begin);
       begin = Begin::beside_one;
       is_done = false;
     }

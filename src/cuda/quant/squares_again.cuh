@@ -26,65 +26,15 @@ class SquaresAgain {
     std::int32_t orders[Shape::kDim];
   };
 
-  /// unit: the first leaf's place and its number. What was told of the unit's leaves, which nobody asks for
-  /// any more, becomes the sums of scaled squares. Of the block, before and after a barrier.
-  __device__ static void write_exponents(const RowReading& r, const OnePassPlan& plan, const Leaf& first,
-                                         std::uint32_t number, Space& space) {
-    const int thread = this_thread(), channel = thread % kRowThreads * kChannels;
-    if (thread < Shape::kDim) space.largest[thread] = 0;
-    __syncthreads();
-    const auto* const rows =
-        static_cast<const std::uint16_t*>(r.x.data) + row_offset(r.x, first.b, first.h, 0);
-    std::uint32_t most[kChannels] = {};
-    for_leaves(
-        r, plan, rows, [] {},
-        [&](const float(&v)[kChannels]) {
-#pragma unroll
-          for (int i = 0; i < kChannels; ++i) most[i] = max(most[i], size_bits(v[i]));
-        },
-        [](int) {});
-#pragma unroll
-    for (int i = 0; i < kChannels; ++i) atomicMax(space.largest + channel + i, most[i]);
-    __syncthreads();
-
-    float factor[kChannels], sum[kChannels];
-#pragma unroll
-    for (int i = 0; i < kChannels; ++i)
-      factor[i] = quant::square_factor(float_of(space.largest[channel + i]));
-    for_leaves(
-        r, plan, rows,
-        [&] {
-#pragma unroll
-          for (int i = 0; i < kChannels; ++i) sum[i] = -0.0f;  // -0 + x is x for every x
-        },
-        [&](const float(&v)[kChannels]) {
-#pragma unroll
-          for (int i = 0; i < kChannels; ++i) {
-            const float y = v[i] * factor[i];
-            sum[i] = sum[i] + y * y;
-          }
-        },
-        [&](int leaf) {
-          std::uint32_t* const to = Places::leaf(plan, number + static_cast<std::uint32_t>(leaf)) + channel;
-#pragma unroll
-          for (int i = 0; i < kChannels; ++i) ptx::tell(to + i, bits_of(sum[i]));
-        });
-    __syncthreads();
-
-    const int part = thread / kWarp, lane = thread % kWarp;
-    if (part < Shape::kDim / Ends::kParts) {
-      const TreeEnd end = Ends::of(plan, first.unit, part, lane);
-      const int of_end = part * Ends::kParts + lane * 4;
-      if (lane < 2)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float amax = float_of(space.largest[of_end + i]);
-          space.orders[of_end + i] =
-              amax > 0 ? quant::norm_order(__fsqrt_rn(end.sum[i]), amax) : as_signed(kOfZeros);
-        }
-    }
-    __syncthreads();
+  /// number: of the unit's first leaf, in shared memory. What was told of the unit's leaves, which nobody
+  /// asks for any more, becomes the sums of scaled squares. Of the block, before and after a barrier.
+  __device__ static void write_exponents(const RowReading& r, const OnePassPlan& plan,
+                                         const std::uint32_t& number, Space& space) {
+    tell_squares(r, plan, number, space);
+    find_orders(plan, number, space);
+    const int thread = this_thread();
     if (thread < Shape::kDim && r.exponent.data) {
+      const Leaf first(plan, r.order, number);
       std::int32_t largest = as_signed(kOfZeros);
       for (const std::int32_t order : space.orders) largest = max(largest, order);
       static_cast<std::int32_t*>(r.exponent.data)[row_offset(r.exponent, first.b, first.h, 0) + thread] =
@@ -94,8 +44,9 @@ class SquaresAgain {
 
   /// The scales of the unit or its channels, and its codes. space: as write_exponents() has left it.
   __device__ static void write_scaled(const RowReading& r, const Coding& k, const OnePassPlan& plan,
-                                      const Leaf& first, const Space& space) {
+                                      std::uint32_t number, const Space& space) {
     __syncthreads();  // all exponents are there
+    const Leaf first(plan, r.order, number);
     const auto* const exponents =
         static_cast<const std::int32_t*>(r.exponent.data) + row_offset(r.exponent, first.b, first.h, 0);
     auto* const scales = static_cast<float*>(k.scales.data) + row_offset(k.scales, first.b, first.h, 0);
@@ -136,6 +87,68 @@ class SquaresAgain {
   }
 
  private:
+  /// Of leaves, the sums of the squares of their channels' scaled numbers.
+  __device__ static void tell_squares(const RowReading& r, const OnePassPlan& plan, std::uint32_t number,
+                                      Space& space) {
+    const Leaf first(plan, r.order, number);
+    const int thread = this_thread(), channel = thread % kRowThreads * kChannels;
+    if (thread < Shape::kDim) space.largest[thread] = 0;
+    __syncthreads();
+    const auto* const rows =
+        static_cast<const std::uint16_t*>(r.x.data) + row_offset(r.x, first.b, first.h, 0);
+    std::uint32_t most[kChannels] = {};
+    for_leaves(
+        r, plan, rows, [] {},
+        [&](const float(&v)[kChannels]) {
+#pragma unroll
+          for (int i = 0; i < kChannels; ++i) most[i] = max(most[i], size_bits(v[i]));
+        },
+        [](int) {});
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) atomicMax(space.largest + channel + i, most[i]);
+    __syncthreads();
+
+    float factor[kChannels], sum[kChannels];
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i)
+      factor[i] = quant::square_factor(float_of(space.largest[channel + i]));
+    for_leaves(
+        r, plan, rows,
+        [&] {
+#pragma unroll
+          for (int i = 0; i < kChannels; ++i) sum[i] = -0.0f;  // -0 + x is x for every x
+        },
+        [&](const float(&v)[kChannels]) {
+#pragma unroll
+          for (int i = 0; i < kChannels; ++i) {
+            const float y = v[i] * factor[i];
+            sum[i] = sum[i] + y * y;
+          }
+        },
+        [&](int leaf) {
+          std::uint32_t* const to = Places::leaf(plan, number + static_cast<std::uint32_t>(leaf)) + channel;
+#pragma unroll
+          for (int i = 0; i < kChannels; ++i) ptx::tell(to + i, bits_of(sum[i]));
+        });
+    __syncthreads();
+  }
+  /// Of the unit, the orders of its channels' norms.
+  __device__ static void find_orders(const OnePassPlan& plan, std::uint32_t number, Space& space) {
+    const int part = this_thread() / kWarp, lane = this_thread() % kWarp;
+    if (part < Shape::kDim / Ends::kParts) {
+      const TreeEnd end = Ends::of(plan, plan.leaves_of_unit.quotient(number), part, lane);
+      const int of_end = part * Ends::kParts + lane * 4;
+      if (lane < 2)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float amax = float_of(space.largest[of_end + i]);
+          space.orders[of_end + i] =
+              amax > 0 ? quant::norm_order(__fsqrt_rn(end.sum[i]), amax) : as_signed(kOfZeros);
+        }
+    }
+    __syncthreads();
+  }
+
   static constexpr int kRowThreads = Shape::kDim / kChannels, kLeavesAtOnce = kBlockThreads / kRowThreads;
   static_assert(kBlockThreads / kWarp >= Shape::kDim / Ends::kParts, "a warp a part of a tree's end");
 

@@ -142,9 +142,8 @@ void OperandSteps::queue(Begin begin) {
       clear_for_one_pass(rows_of_one_pass(), call_.at<void>(call_.plan.one_pass), begin, stream);
       break;
     case Step::one_pass:
-      if (launch_one_pass(rows_of_one_pass(), coding_of_one_pass(), call_.at<void>(call_.plan.one_pass),
-                          stream)) {
-        if (coding_of_one_pass().packed.data) *call_.operand.is_packed = true;
+      if (const OnePassOperand of = one_pass(); launch_one_pass({&of, 1}, stream)) {
+        note_packed();
         break;
       }
       // Nothing was queued: what the turn's next operand begins beside is the first of these then.
@@ -185,6 +184,31 @@ void OperandSteps::queue(Begin begin) {
       launch_encode(rows, full_coding(), stream);
       break;
   }
+}
+
+bool OperandSteps::can_share_with(const OperandSteps& other) const {
+  return is_at(Step::one_pass) && (other.is_at(Step::one_pass) || other.is_at(Step::clear_one_pass)) &&
+         share_one_pass(one_pass(), other.one_pass());
+}
+
+bool OperandSteps::queue_shared(OperandSteps& other) {
+  if (other.is_at(Step::clear_one_pass)) other.queue(Begin::after_all);
+  const OnePassOperand operands[] = {one_pass(), other.one_pass()};
+  ++next_, ++other.next_;
+  if (launch_one_pass(operands, call_.stream)) {
+    note_packed(), other.note_packed();
+    return true;
+  }
+  add_single_steps(), other.add_single_steps();
+  return false;
+}
+
+OnePassOperand OperandSteps::one_pass() const {
+  return {rows_of_one_pass(), coding_of_one_pass(), call_.at<void>(call_.plan.one_pass)};
+}
+
+void OperandSteps::note_packed() const {
+  if (coding_of_one_pass().packed.data) *call_.operand.is_packed = true;
 }
 
 SequenceScaling OperandSteps::sequence_scaling() const {

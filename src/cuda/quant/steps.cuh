@@ -5,6 +5,7 @@
 
 #include "base/sequences.h"
 #include "cuda/quant/begin.cuh"
+#include "cuda/quant/one_pass.cuh"
 #include "cuda/quant/plan.cuh"
 #include "cuda/quant/quantize.h"
 #include "cuda/quant/scaling.cuh"
@@ -51,6 +52,10 @@ class OperandSteps {
   void clear() const;
   /// Queues the next step, a kernel or more, the first of which begins as said or later.
   void queue(Begin begin);
+  /// Whether one launch takes this operand's next step and the same one of another operand, for which that
+  /// may have words to clear yet. Queues it then; false where it was not, and both have other steps now.
+  bool can_share_with(const OperandSteps& other) const;
+  bool queue_shared(OperandSteps& other);
 
  private:
   enum class Step : std::int32_t {
@@ -70,6 +75,9 @@ class OperandSteps {
   void add_single_steps();
   RowReading transformed_rows() const;
   bool tries_one_pass(Launches launches) const;
+  bool is_at(Step step) const { return !are_done() && steps_[next_] == step; }
+  OnePassOperand one_pass() const;
+  void note_packed() const;
   Coding coding_of_one_pass() const;
   RowReading rows_of_one_pass() const;
   Coding full_coding() const;
