@@ -1,4 +1,6 @@
 // Rows at the edges of f32: zeros, subnormals, the largest values, NaN and Inf; floors and powers of two.
+#include <bit>
+#include <cmath>
 #include <limits>
 
 #include "quant/scales.h"
@@ -83,6 +85,25 @@ TEST(QuantizeRange, ScaleOfSixteenthsIsTheSmallestOfItsGridThatFits) {
       ASSERT_LE(std::rint(amax * s.rscale), 127);
     }
   }
+}
+
+TEST(QuantizeRange, AFloorMayComeAfterTheScale) {
+  // What rows that are read once count on: the same bits, of scales below the floor, at it and above, and of
+  // none.
+  for (const ScaleRule rule : {ScaleRule::nearest, ScaleRule::power_of_two, ScaleRule::sixteenths})
+    for (int exponent = -149; exponent < 128; ++exponent)
+      for (const float amax : {0.0f, std::ldexp(1.0f, exponent), std::ldexp(1.7f, exponent)}) {
+        const Scale alone = group_scale(amax, 0, rule, 127);
+        for (const float largest : {0.0f, amax, amax * 3, amax * 1.1e6f, 0x1p-130f, 1.5f}) {
+          if (!std::isfinite(largest)) continue;
+          const float floor = scale_floor(group_scale(largest, 0, rule, 127).scale, 20);
+          const Scale want = group_scale(amax, floor, rule, 127), s = at_least(alone, floor);
+          ASSERT_EQ(std::bit_cast<std::uint32_t>(s.scale), std::bit_cast<std::uint32_t>(want.scale))
+              << amax << ' ' << floor;
+          ASSERT_EQ(std::bit_cast<std::uint32_t>(s.rscale), std::bit_cast<std::uint32_t>(want.rscale))
+              << amax << ' ' << floor;
+        }
+      }
 }
 
 TEST(QuantizeRange, NanAndInfAreReportedWithTheirPlaceAndStayInTheirRow) {

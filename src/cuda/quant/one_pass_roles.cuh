@@ -32,7 +32,7 @@ class OnePass : OnePassCoders<Shape, kWork> {
   using Base = OnePassCoders<Shape, kWork>;
 
  public:
-  using Base::Base, Base::first, Base::kIsNorms;
+  using Base::Base, Base::kIsNorms;
   using typename Base::Shared;
 
   /// The block's leaves, of all units. By one thread.
