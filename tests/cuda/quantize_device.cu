@@ -804,10 +804,10 @@ int compare_long_together(const Options& options) {
         Case c[3];
         for (int i = 0; i < 3; ++i) {
           c[i].shape = keys, c[i].data = data, c[i].seed = options.seed + static_cast<unsigned>(3 * ran + i);
-          c[i].dtype = ran % 3 == 0 ? DType::f16 : DType::bf16, c[i].input_layout = ran % 2;
+          c[i].dtype = ran % 3 == 0 ? DType::f16 : DType::bf16, c[i].input_layout = ran / 4 % 2;
           c[i].recipe.largest_code = 127, c[i].recipe.block = 128;
         }
-        if (ran % 2 == 0) c[0].shape[2] = 40;
+        if ((data % 2 == 0) == is_of_tokens) c[0].shape[2] = 40;  // which others take, before or after
         if (keys[1] == 9) c[2].shape[3] = 128;
         c[0].recipe.rotate = c[1].recipe.rotate = Rotate::on, c[1].recipe.smooth = Smooth::mean;
         c[2].recipe.equalise = Equalise::on;

@@ -14,6 +14,8 @@
 
 namespace octet::cuda {
 
+/// Those of whole leaves, whose tiles wait for each other: eleven, of which some leaves have their last tile
+/// taken by who is at another leaf, take as long or longer (docs/cuda-measurements.md).
 inline constexpr int kCoders = 8;
 
 /// An operand of a launch, K or V.
@@ -29,6 +31,7 @@ template <class Shape, Work kWork>
 class OnePassCoders {
  public:
   using Shared = LeafRing<Shape, kCoders>;
+  static_assert(kCoders % Shared::kTiles == 0);
   static constexpr bool kIsNorms = kWork == Work::multiplied;
   static constexpr int kDim = Shape::kDim;
 

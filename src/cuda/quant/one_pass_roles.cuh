@@ -3,7 +3,7 @@
 // arrival until they have become codes.
 //   loader     copies leaves into the ring
 //   measurers  add up leaves and tell the sums
-//   finisher   ends trees: of 8 channels of a unit in every so many units, from what all blocks have told
+//   finishers  end trees: of 8 channels of a unit in every so many units, from what all blocks have told
 //   herald     waits for the unit of the next leaf and lays out what its rows are shifted or multiplied by
 //   coders     take tiles of 32 segments out of the ring and make codes of them
 // Leaves lie in rings in the order of units, and all of a unit fit, so that none waits for what is never
@@ -22,6 +22,8 @@
 
 namespace octet::cuda {
 
+/// As many as are left of 16 warps, which is what squares_again.cuh wants; of finishers 3 took as long
+/// (H100).
 inline constexpr int kMeasurers = 2, kFinishers = 4;
 inline constexpr int kHerald = kCoders, kLoader = kHerald + 1, kFirstFinisher = kLoader + 1,
                      kFirstMeasurer = kFirstFinisher + kFinishers;
