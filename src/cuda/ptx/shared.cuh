@@ -1,4 +1,4 @@
-// Loads from shared memory and a store, at addresses in its own space: where these are words that are
+// Loads from shared memory and stores, at addresses in its own space: where these are words that are
 // computed, the compiler does not find out what space they are in.
 #pragma once
 #include <cstdint>
@@ -30,6 +30,11 @@ __device__ __forceinline__ uint4 load_shared_16_bytes(std::uint32_t at) {
 /// at: a multiple of 4.
 __device__ __forceinline__ void store_shared_word(std::uint32_t at, std::uint32_t word) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(word) : "memory");
+}
+/// at: a multiple of 16.
+__device__ __forceinline__ void store_shared_16_bytes(std::uint32_t at, const uint4& v) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
 }
 
 }  // namespace octet::cuda::ptx

@@ -44,6 +44,10 @@ class OnePassCoders {
     const int part = lane() % Shape::kLanes, row = lane() / Shape::kLanes;
     for (int i = begin * Shared::kTiles + coder; has_leaf(i / Shared::kTiles); i += kCoders) {
       const int n = i / Shared::kTiles, tile = i % Shared::kTiles;
+      if (scales_sequences()) {
+        encode_scaled(coder, n, tile);
+        continue;
+      }
       uint4 stored[Shape::kCount / kChannels];
       take_tile(n, tile, stored);
       const int place = n % Shared::kPlaces;
@@ -60,33 +64,28 @@ class OnePassCoders {
       const bool exists = row < count;
       auto& codes = is_packed() ? waiting_codes(n, tile) : shared_.codes[coder];
       if (is_packed()) __syncwarp();  // all lanes have their lines
-      quant::Scale scale{0, 1};
-      bool is_bad = false;
-      const bool has_floor = kIsNorms && !scales_sequences() && of_.tiles_of_group > 0;
-      if (!scales_sequences()) {
-        const Peak peak(v, exists);
-        is_bad = peak.is_bad;
-        if (is_bad && exists && k_.non_finite) *k_.non_finite = 1;
-        if (scales_key_blocks() || has_floor) tell_peak(n, tile, peak.bits);
-        const float amax = scales_key_blocks() ? peak_of_group(n, tile) : float_of(peak.bits);
-        scale = k_.making.of(amax, 0);
-      }
+      const bool has_floor = kIsNorms && of_.tiles_of_group > 0;
+      const Peak peak(v, exists);
+      const bool is_bad = peak.is_bad;
+      if (is_bad && exists && k_.non_finite) *k_.non_finite = 1;
+      if (scales_key_blocks() || has_floor) tell_peak(n, tile, peak.bits);
+      const float amax = scales_key_blocks() ? peak_of_group(n, tile) : float_of(peak.bits);
+      quant::Scale scale = k_.making.of(amax, 0);
       stage_codes(v, is_bad ? 0.0f : scale.rscale, codes);
       // note: few rows are below the floor, and the others' peaks come while codes are made.
-      if (has_floor) {
-        const float floor = floor_of_group(n, tile);
-        const bool is_below = scale.scale < floor;
-        scale = quant::at_least(scale, floor);
-        if (__any_sync(kAllLanes, is_below)) stage_codes(v, is_bad ? 0.0f : scale.rscale, codes);
+      if (has_floor && any_may_be_below_floor(k_.making, peak.bits, peak_of_group(n, tile))) {
+        scale = quant::at_least(scale, floor_of(peak_of_group(n, tile)));
+        stage_codes(v, is_bad ? 0.0f : scale.rscale, codes);
       }
       if (scales_key_blocks()) {
         if (lane() == 0 && count > 0 && tile % of_.tiles_of_group == 0)
           leaf.scales[tile / of_.tiles_of_group * k_.scales.stride[2]] = scale.scale;
-      } else if (!scales_sequences() && part == 0 && exists) {
+      } else if (part == 0 && exists) {
         leaf.scales[(tile * Shape::kRows + row) * k_.scales.stride[2]] = scale.scale;
       }
       if (is_packed())
-        write_packed(cuda::tile::kept(n), tile, leaf, shared_.codes[coder]);
+        write_packed([](int line, int piece) { return code_place(line, piece); }, cuda::tile::kept(n), tile,
+                     leaf, shared_.codes[coder]);
       else
         write_codes(codes, static_cast<std::int8_t*>(leaf.codes) + tile * Shape::kRows * k_.codes.stride[2],
                     count);
@@ -124,6 +123,49 @@ class OnePassCoders {
   __device__ Leaf leaf(int n) const { return Leaf(plan_, r_.order, number(n)); }
 
  private:
+  /// The same where numbers and words are all that codes follow from, 16 at a time: of as many at once as a
+  /// lane has there were more instructions than the processor's cache has room for beside those of the other
+  /// roles (docs/cuda-measurements.md).
+  __device__ void encode_scaled(int coder, int n, int tile) const {
+    const int slot = n % Shared::kSlots, place = n % Shared::kPlaces, part = lane() % Shape::kLanes;
+    ptx::wait(at(shared_.summed[slot]), parity(n / Shared::kSlots));
+    ptx::wait(at(shared_.ready[place]), parity(n / Shared::kPlaces));
+    const std::uint32_t lines = at(shared_.lines[slot][tile * kWarp]);
+    const float4* words = shared_.words[place][part];
+    const std::uint32_t waiting = is_packed() ? lines : at(shared_.codes[coder]);
+#pragma unroll 1
+    for (int i = 0; i < Shape::kCount / 16; ++i, words += 4) {
+      const uint4 first = ptx::load_shared_16_bytes(lines + row_place(lane(), 2 * i)),
+                  second = ptx::load_shared_16_bytes(lines + row_place(lane(), 2 * i + 1));
+      float v[16];
+      const auto to_sixteen = [&]<DType kType>() {
+        eight_numbers<kWork, kType>(first, {}, words, 0, v);
+        eight_numbers<kWork, kType>(second, {}, words + 2, 0, v + kChannels);
+      };
+      if (r_.x.dtype == DType::f16)
+        to_sixteen.template operator()<DType::f16>();
+      else
+        to_sixteen.template operator()<DType::bf16>();
+      const int to = is_packed() ? own_place(lane(), i) : code_place(lane(), i);
+      ptx::store_shared_16_bytes(waiting + to, {four_codes(v, 1), four_codes(v + 4, 1), four_codes(v + 8, 1),
+                                                four_codes(v + 12, 1)});
+    }
+    const LeafPlace& leaf = shared_.leaves[place];
+    if (is_packed()) {
+      write_packed([](int line, int piece) { return own_place(line, piece); }, cuda::tile::kept(n), tile,
+                   leaf, shared_.codes[coder]);
+    } else {
+      __syncwarp();
+      arrive(shared_.empty[slot]);
+      write_codes(shared_.codes[coder],
+                  static_cast<std::int8_t*>(leaf.codes) + tile * Shape::kRows * k_.codes.stride[2],
+                  leaf.length - tile * Shape::kRows);
+    }
+    arrive(shared_.used[place]);
+  }
+  /// Of a line's 16 codes, in place of the first half of their numbers.
+  __device__ static int own_place(int line, int piece) { return row_place(line, 2 * piece); }
+
   /// The lane's segment of a tile of leaf n. Room for another leaf is made at once, unless codes wait there.
   __device__ void take_tile(int n, int tile, uint4 (&stored)[Shape::kCount / kChannels]) const {
     const int slot = n % Shared::kSlots;
@@ -179,10 +221,10 @@ class OnePassCoders {
       peak = max(peak, shared_.peaks[n % Shared::kPlaces][first + i]);
     return float_of(peak);
   }
-  /// The floor of the scales of the tile's key block.
-  __device__ float floor_of_group(int n, int tile) const {
+  /// The floor of the scales of a key block with this peak.
+  __device__ float floor_of(float peak) const {
     // A larger amax has no smaller scale, so the largest scale is that of the largest amax.
-    return quant::scale_floor(k_.making.of(peak_of_group(n, tile), 0).scale, k_.making.block_floor.octaves);
+    return quant::scale_floor(k_.making.of(peak, 0).scale, k_.making.block_floor.octaves);
   }
   __device__ void stage_codes(const float (&v)[Shape::kCount], float rscale,
                               uint4 (&memory)[kWarp][4]) const {
@@ -221,7 +263,9 @@ class OnePassCoders {
   }
   /// 16 channels of a leaf, a key block, once the codes of all tiles wait; as many tiles have those of all.
   /// What is left for the next round is not written. Then room for another leaf is made.
-  __device__ void write_packed(int n, int tile, const LeafPlace& leaf, uint4 (&memory)[kWarp][4]) const {
+  template <class Place>
+  __device__ void write_packed(const Place& place, int n, int tile, const LeafPlace& leaf,
+                               uint4 (&memory)[kWarp][4]) const {
     static_assert(kLeafRows == PackedValues::kPlaces && Shared::kTiles * kSquare == kDim);
     arrive(own_barrier(shared_.coded, n));
     await(shared_.coded, n);
@@ -230,7 +274,7 @@ class OnePassCoders {
       constexpr int kTileBytes = kWarp * 128;
       const auto row = [&](int key) {
         const int line = key % Shape::kRows * Shape::kLanes + tile / 4;
-        return codes + key / Shape::kRows * kTileBytes + code_place(line, tile % 4);
+        return codes + key / Shape::kRows * kTileBytes + place(line, tile % 4);
       };
       const Turn<kLeafRows / kSquare> turn(ptx::shared_address(memory));
       static_assert(sizeof(memory) == turn.kBytes);

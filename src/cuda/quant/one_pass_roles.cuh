@@ -3,8 +3,8 @@
 // arrival until they have become codes.
 //   loader     copies leaves into the ring
 //   measurers  add up leaves and tell the sums
+//   heralds    wait for the unit of the next leaf and lay out what its rows are shifted or multiplied by
 //   finishers  end trees: of 8 channels of a unit in every so many units, from what all blocks have told
-//   herald     waits for the unit of the next leaf and lays out what its rows are shifted or multiplied by
 //   coders     take tiles of 32 segments out of the ring and make codes of them
 // Leaves lie in rings in the order of units, and all of a unit fit, so that none waits for what is never
 // told.
@@ -22,11 +22,9 @@
 
 namespace octet::cuda {
 
-/// As many as are left of 16 warps, which is what squares_again.cuh wants; of finishers 3 took as long
-/// (H100).
-inline constexpr int kMeasurers = 2, kFinishers = 4;
-inline constexpr int kHerald = kCoders, kLoader = kHerald + 1, kFirstFinisher = kLoader + 1,
-                     kFirstMeasurer = kFirstFinisher + kFinishers;
+/// As many as are left of 16 warps, which is what squares_again.cuh wants. Helpers are heralds and finishers.
+inline constexpr int kMeasurers = 2, kHelpers = 5;
+inline constexpr int kFirstHelper = kCoders, kLoader = kFirstHelper + kHelpers, kFirstMeasurer = kLoader + 1;
 inline constexpr int kOnePassThreads = (kFirstMeasurer + kMeasurers) * kWarp;  // 512, of up to 128 registers
 
 template <class Shape, Work kWork>
@@ -54,12 +52,12 @@ class OnePass : OnePassCoders<Shape, kWork> {
     const Round round = kIsNorms ? shared_.round : Round::first;
     if (warp < kCoders)
       encode(warp, begin);
-    else if (warp == kHerald)
-      herald(round, begin);
+    else if (warp < kFirstHelper + heralds())
+      herald(round, begin + warp - kFirstHelper);
+    else if (warp < kLoader)
+      finish(round, warp - kFirstHelper - heralds());
     else if (warp == kLoader)
       load(begin);
-    else if (warp < kFirstMeasurer)
-      finish(round, warp - kFirstFinisher);
     else if (r_.x.dtype == DType::f16)
       measure<DType::f16>(warp - kFirstMeasurer, begin);
     else
@@ -94,6 +92,10 @@ class OnePass : OnePassCoders<Shape, kWork> {
   using Base::arrive, Base::at, Base::encode, Base::has_leaf, Base::lane, Base::number, Base::parity;
   using Base::k_, Base::plan_, Base::r_, Base::shared_, Base::walk, Base::whole_walk;
   using Base::scales_key_blocks, Base::scales_sequences;
+
+  /// Where scales follow from norms, one warp takes longer for what a leaf's rows are multiplied by than
+  /// coders for their codes.
+  __device__ int heralds() const { return scales_sequences() ? 2 : 1; }
 
   // --- Leaves into the ring
 
@@ -165,8 +167,9 @@ class OnePass : OnePassCoders<Shape, kWork> {
   __device__ void finish(Round round, int finisher) const {
     if (round == Round::again) return;
     constexpr std::uint32_t kPartsOfUnit = kDim / Ends::kParts;
+    const std::uint32_t finishers = kHelpers - heralds();
     for (std::uint32_t i = blockIdx.x + finisher * gridDim.x; i < plan_.units * kPartsOfUnit;
-         i += kFinishers * gridDim.x) {
+         i += finishers * gridDim.x) {
       const std::uint32_t unit = i / kPartsOfUnit;
       const int part = static_cast<int>(i % kPartsOfUnit);
       tell_end(Ends::of(plan_, unit, part, lane()), unit, part * Ends::kParts + lane() % 2 * 4);
@@ -179,7 +182,7 @@ class OnePass : OnePassCoders<Shape, kWork> {
     constexpr int kOwn = kDim / kWarp;  // channels of a lane: lane, lane + 32, ...
     std::uint32_t unit = ~0u, word[kOwn];
     bool is_left = false;
-    for (int n = begin; has_leaf(n); ++n) {
+    for (int n = begin; has_leaf(n); n += heralds()) {
       const int place = n % Shared::kPlaces;
       const Leaf leaf = this->leaf(n);
       if (leaf.unit != unit) {
