@@ -74,6 +74,13 @@ OCTET_HD float scale_floor(float largest, int octaves) {
   return floor > kSmallestNormal ? floor : kSmallestNormal;
 }
 
+/// Whether group_scale() of amax may be below the floor that is `octaves` below that of a larger amax. False
+/// of most: no scale is whose amax is no more octaves below the larger one, for by every rule the scale of
+/// amax times a power of two is as many times that of amax, or the least scale that there is.
+OCTET_HD bool may_be_below_floor(float amax, float largest, int octaves) {
+  return amax == 0 || amax < largest * power_of_two(-octaves);
+}
+
 /// What group_scale() gives with a floor, from what it gives without one.
 OCTET_HD Scale at_least(const Scale& s, float floor) { return s.scale < floor ? Scale{floor, 1 / floor} : s; }
 

@@ -106,6 +106,26 @@ TEST(QuantizeRange, AFloorMayComeAfterTheScale) {
       }
 }
 
+TEST(QuantizeRange, NoScaleIsBelowTheFloorWhoseAmaxIsNoMoreOctavesBelow) {
+  // At the border, one step below and above it, of every exponent; and below it some are.
+  int below = 0;
+  for (const ScaleRule rule : {ScaleRule::nearest, ScaleRule::power_of_two, ScaleRule::sixteenths})
+    for (const int octaves : {1, 4, 20})
+      for (int exponent = -149; exponent < 128; ++exponent)
+        for (const float mantissa : {1.0f, 1.1f, 1.7f, 1.9999999f}) {
+          const float largest = std::ldexp(mantissa, exponent), border = std::ldexp(largest, -octaves);
+          const float floor = scale_floor(group_scale(largest, 0, rule, 127).scale, octaves);
+          for (const float amax : {0.0f, std::nextafter(border, 0.0f), border, std::nextafter(border, 1.0f),
+                                   border * 0.9f, border * 1.5f, largest}) {
+            const bool is_below = group_scale(amax, 0, rule, 127).scale < floor;
+            below += is_below ? 1 : 0;
+            ASSERT_TRUE(!is_below || may_be_below_floor(amax, largest, octaves)) << amax << ' ' << largest;
+          }
+          ASSERT_FALSE(may_be_below_floor(largest, largest, octaves));
+        }
+  EXPECT_GT(below, 0);
+}
+
 TEST(QuantizeRange, NanAndInfAreReportedWithTheirPlaceAndStayInTheirRow) {
   for (const float bad : {NAN, INFINITY, -INFINITY}) {
     for (const DType format : {DType::s8, DType::s4}) {

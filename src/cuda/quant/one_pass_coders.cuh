@@ -73,7 +73,7 @@ class OnePassCoders {
       quant::Scale scale = k_.making.of(amax, 0);
       stage_codes(v, is_bad ? 0.0f : scale.rscale, codes);
       // note: few rows are below the floor, and the others' peaks come while codes are made.
-      if (has_floor && any_may_be_below_floor(k_.making, peak.bits, peak_of_group(n, tile))) {
+      if (has_floor && may_be_below_floor(peak.bits, peak_of_group(n, tile))) {
         scale = quant::at_least(scale, floor_of(peak_of_group(n, tile)));
         stage_codes(v, is_bad ? 0.0f : scale.rscale, codes);
       }
@@ -133,11 +133,12 @@ class OnePassCoders {
     const std::uint32_t lines = at(shared_.lines[slot][tile * kWarp]);
     const float4* words = shared_.words[place][part];
     const std::uint32_t waiting = is_packed() ? lines : at(shared_.codes[coder]);
+    constexpr int kAtOnce = 16;  // codes of 16 bytes
 #pragma unroll 1
-    for (int i = 0; i < Shape::kCount / 16; ++i, words += 4) {
+    for (int i = 0; i < Shape::kCount / kAtOnce; ++i, words += kAtOnce / 4) {
       const uint4 first = ptx::load_shared_16_bytes(lines + row_place(lane(), 2 * i)),
                   second = ptx::load_shared_16_bytes(lines + row_place(lane(), 2 * i + 1));
-      float v[16];
+      float v[kAtOnce];
       const auto to_sixteen = [&]<DType kType>() {
         eight_numbers<kWork, kType>(first, {}, words, 0, v);
         eight_numbers<kWork, kType>(second, {}, words + 2, 0, v + kChannels);
@@ -225,6 +226,11 @@ class OnePassCoders {
   __device__ float floor_of(float peak) const {
     // A larger amax has no smaller scale, so the largest scale is that of the largest amax.
     return quant::scale_floor(k_.making.of(peak, 0).scale, k_.making.block_floor.octaves);
+  }
+  /// Whether a row of the warp may have a scale below the floor, which few have.
+  __device__ bool may_be_below_floor(std::uint32_t of_row, float of_group) const {
+    return __any_sync(kAllLanes, quant::may_be_below_floor(float_of(of_row), of_group,
+                                                           k_.making.block_floor.octaves)) != 0;
   }
   __device__ void stage_codes(const float (&v)[Shape::kCount], float rscale,
                               uint4 (&memory)[kWarp][4]) const {

@@ -81,14 +81,6 @@ __device__ inline float floor_of(const ScaleMaking& making, const Floor& floor, 
   return quant::scale_floor(making.of(amax, 0).scale, floor.octaves);
 }
 
-/// Whether a token of the warp may have a scale below the floor that its block's largest |x| gives, for few
-/// have: none whose own is no more octaves below that than the floor is, for by every rule the scale of amax
-/// times a power of two is as many times that of amax, or the least scale. peak: bits, 0 of a token of zeros.
-__device__ inline bool any_may_be_below_floor(const ScaleMaking& making, std::uint32_t peak, float of_block) {
-  const float least = of_block * power_of_two(-making.block_floor.octaves);
-  return __any_sync(kAllLanes, peak == 0 || float_of(peak) < least) != 0;
-}
-
 /// The floor of a token's scale that is in scratch memory.
 __device__ inline float measured_floor(const RowReading& r, const ScaleMaking& making, const Place& p) {
   const auto heads = static_cast<std::int32_t>(r.x.shape[1]);
