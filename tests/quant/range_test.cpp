@@ -115,8 +115,9 @@ TEST(QuantizeRange, NoScaleIsBelowTheFloorWhoseAmaxIsNoMoreOctavesBelow) {
         for (const float mantissa : {1.0f, 1.1f, 1.7f, 1.9999999f}) {
           const float largest = std::ldexp(mantissa, exponent), border = std::ldexp(largest, -octaves);
           const float floor = scale_floor(group_scale(largest, 0, rule, 127).scale, octaves);
-          for (const float amax : {0.0f, std::nextafter(border, 0.0f), border, std::nextafter(border, 1.0f),
-                                   border * 0.9f, border * 1.5f, largest}) {
+          for (const float amax :
+               {0.0f, std::nextafter(border, 0.0f), border, std::nextafter(border, HUGE_VALF), border * 0.9f,
+                border * 1.5f, largest}) {
             const bool is_below = group_scale(amax, 0, rule, 127).scale < floor;
             below += is_below ? 1 : 0;
             ASSERT_TRUE(!is_below || may_be_below_floor(amax, largest, octaves)) << amax << ' ' << largest;
