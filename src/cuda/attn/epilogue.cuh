@@ -1,6 +1,8 @@
 // The ends of rows: outputs in the caller's format, their scales, the LSE.
 #pragma once
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/attn/key_parts.cuh"
 #include "cuda/attn/operand.cuh"
@@ -11,17 +13,6 @@
 #include "cuda/tile/kept.cuh"
 
 namespace octet::cuda::attn {
-
-/// A row on its way out. Eight numbers more than it has, so that the lanes of a fragment write to different
-/// banks.
-template <int kDim>
-struct alignas(16) StagedRow {
-  float number[kDim + 8];
-  /// Those of channels `even` and the next.
-  __device__ __forceinline__ void put(int even, float first, float second) {
-    *reinterpret_cast<float2*>(number + even) = {first, second};
-  }
-};
 
 /// From numbers to a format of outputs: one, and those of a word.
 struct F32Format {
@@ -63,6 +54,22 @@ struct S8Format {
   }
 };
 
+/// A row on its way out, in the caller's format or in numbers that get it when they leave. Eight numbers more
+/// than it has, so that the lanes of a fragment write to different banks.
+template <int kDim, class Format = F32Format>
+struct alignas(16) StagedRow {
+  using Number = typename Format::Number;
+  Number number[kDim + 8];
+  /// Those of channels `even` and the next.
+  __device__ __forceinline__ void put(int even, float first, float second) {
+    const float pair[2] = {first, second};
+    if constexpr (Format::kOfWord == 1)
+      *reinterpret_cast<float2*>(number + even) = {first, second};
+    else
+      *reinterpret_cast<std::uint32_t*>(number + even) = Format::word(pair);
+  }
+};
+
 /// Where the rows of one head of one sequence lie: those of tokens, or of a range's joined heads.
 class RowStore {
  public:
@@ -73,15 +80,27 @@ class RowStore {
   template <int kRows, int kDim>
   __device__ __forceinline__ void rows(const StagedRow<kDim>* staged, std::int32_t first, std::int32_t count,
                                        std::int32_t dim_v) const {
+    if (call_.o.dtype == DType::s8)
+      rows_in<S8Format, kRows>(staged, first, count, dim_v);
+    else
+      visit_format([&](auto format) { rows_in<decltype(format), kRows>(staged, first, count, dim_v); });
+  }
+  /// The same of rows that are in the caller's format.
+  template <int kRows, class Format, int kDim>
+  __device__ __forceinline__ void rows(const StagedRow<kDim, Format>* staged, std::int32_t first,
+                                       std::int32_t count, std::int32_t dim_v) const {
+    rows_in<Format, kRows>(staged, first, count, dim_v);
+  }
+  /// body(format) of outputs that are no codes.
+  template <class Body>
+  __device__ __forceinline__ void visit_format(const Body& body) const {
     switch (call_.o.dtype) {
       case DType::f16:
-        return rows_in<F16Format, kRows>(staged, first, count, dim_v);
+        return body(F16Format{});
       case DType::bf16:
-        return rows_in<Bf16Format, kRows>(staged, first, count, dim_v);
-      case DType::s8:
-        return rows_in<S8Format, kRows>(staged, first, count, dim_v);
+        return body(Bf16Format{});
       default:
-        return rows_in<F32Format, kRows>(staged, first, count, dim_v);
+        return body(F32Format{});
     }
   }
   /// What a code is multiplied by on its way out: s8 keeps code and scale apart.
@@ -90,6 +109,7 @@ class RowStore {
     if (call_.wants_o_scale) row(call_.o_scale, row_number, scale);
   }
   __device__ bool wants_lse() const { return call_.wants_lse; }
+  __device__ bool wants_ends() const { return call_.wants_lse || call_.wants_o_scale; }
   /// lse: of the smoothed K; what smoothing took away comes back here.
   __device__ void lse(std::int32_t row_number, float lse) const {
     double shift = 0;
@@ -105,8 +125,8 @@ class RowStore {
     return x.along(0, batch_) + x.along(1, head_) + x.along(2, begin_ + row_number);
   }
   /// In words of 16 bytes where rows are made of these, else one number at a time.
-  template <class Format, int kRows, int kDim>
-  __device__ __forceinline__ void rows_in(const StagedRow<kDim>* staged, std::int32_t first,
+  template <class Format, int kRows, int kDim, class Staged>
+  __device__ __forceinline__ void rows_in(const StagedRow<kDim, Staged>* staged, std::int32_t first,
                                           std::int32_t count, std::int32_t dim_v) const {
     using Number = typename Format::Number;
     constexpr int kNumbers = 16 / sizeof(Number);
@@ -114,17 +134,27 @@ class RowStore {
     const int lane = static_cast<int>(threadIdx.x % 32);
     auto* to = static_cast<Number*>(call_.o.data) + offset(call_.o, first);
     if (call_.o_in_chunks) [[likely]] {
-      constexpr int kRowsATurn = 32 / kLanes;
-#pragma unroll 4
-      for (int turn = 0; turn < kRows; turn += kRowsATurn) {
-        const int r = turn + lane / kLanes;
+      constexpr int kRowsATurn = 32 / kLanes, kTurns = kRows / kRowsATurn, kOfRow = kChunks / kLanes;
+      // So many words of a lane are asked for before the first one is waited for.
+      constexpr int kWords = 4, kTogether = std::min(kTurns, std::max(kWords / kOfRow, 1));
+      static_assert(kTurns > 0 && kTurns % kTogether == 0, "all rows have their turn");
+#pragma unroll 1
+      for (int turn = 0; turn < kRows; turn += kTogether * kRowsATurn) {
+        const int r = turn + lane / kLanes, channel = lane % kLanes * kNumbers;
+        uint4 words[kTogether][kOfRow];
 #pragma unroll
-        for (int c = 0; c < kDim; c += kLanes * kNumbers) {
-          const int channel = c + lane % kLanes * kNumbers;
-          if (first + r < count && channel < dim_v)
-            ptx::store_16_bytes(to + r * call_.o.stride[2] + channel,
-                                chunk<Format>(staged[r].number + channel));
-        }
+        for (int i = 0; i < kTogether; ++i)
+#pragma unroll
+          for (int c = 0; c < kOfRow; ++c)
+            words[i][c] = chunk<Format>(staged[r + i * kRowsATurn].number + channel + c * kLanes * kNumbers);
+#pragma unroll
+        for (int i = 0; i < kTogether; ++i)
+#pragma unroll
+          for (int c = 0; c < kOfRow; ++c) {
+            const int row = r + i * kRowsATurn, of_chunk = channel + c * kLanes * kNumbers;
+            if (first + row < count && of_chunk < dim_v)
+              ptx::store_16_bytes(to + row * call_.o.stride[2] + of_chunk, words[i][c]);
+          }
       }
       return;
     }
@@ -132,11 +162,25 @@ class RowStore {
     for (int r = 0; r < kRows && first + r < count; ++r) {
 #pragma unroll 1
       for (std::int32_t c = lane; c < dim_v; c += 32)
-        to[r * call_.o.stride[2] + c * call_.o.stride[3]] = Format::number(staged[r].number[c]);
+        to[r * call_.o.stride[2] + c * call_.o.stride[3]] = number<Format>(staged[r].number[c]);
     }
   }
   template <class Format>
-  static __device__ __forceinline__ uint4 chunk(const float* numbers) {
+  static __device__ __forceinline__ typename Format::Number number(typename Format::Number x) {
+    return x;
+  }
+  template <class Format>
+  requires(!std::is_same_v<Format, F32Format>) static __device__ __forceinline__ typename Format::Number
+      number(float x) {
+    return Format::number(x);
+  }
+  template <class Format>
+  static __device__ __forceinline__ uint4 chunk(const typename Format::Number* numbers) {
+    return *reinterpret_cast<const uint4*>(numbers);
+  }
+  template <class Format>
+  requires(!std::is_same_v<Format, F32Format>) static __device__ __forceinline__ uint4
+      chunk(const float* numbers) {
     uint4 words;
     words.x = Format::word(numbers), words.y = Format::word(numbers + Format::kOfWord);
     words.z = Format::word(numbers + 2 * Format::kOfWord),
@@ -377,31 +421,51 @@ struct LaneChannels {
   }
 };
 
-/// Outputs of the lane's rows into `staged`, sixteen rows of the warp, as numbers or as codes. channels:
-/// constants of all channels, those beyond V's too, whose sums are zeros.
+/// Outputs of the lane's rows, of kTiles tiles of channels from first_tile on. channels: constants of all
+/// channels, those beyond V's too, whose sums are zeros.
+template <class S, class RowOutputs, int kTiles>
+__device__ __forceinline__ void ends_of(const S& scheme, const RowOutputs& outputs,
+                                        const LaneRow<S> (&rows)[kRowsALane],
+                                        const typename S::Channel* channels, const RowStore& store,
+                                        int first_tile, float (&ends)[kTiles][4]) {
+  const LaneChannels<S, kTiles> own(channels, first_tile);
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i)
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      ends[i][e] = end_of(scheme, outputs.at(first_tile + i, e), rows[e >> 1], own.of[i][e & 1], store);
+}
+/// Tiles of which a lane has the constants of channels at a time.
+template <int kTiles>
+inline constexpr int kEndsAtOnce = kTiles < 8 ? kTiles : 8;
+
+/// What ends_of() made into `staged`, sixteen rows of the warp.
+template <int kTiles, int kDim, class Format>
+__device__ __forceinline__ void put_ends(const float (&ends)[kTiles][4], int first_tile,
+                                         StagedRow<kDim, Format>* staged) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i)
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r)
+      staged[lane / 4 + 8 * r].put((first_tile + i) * 8 + lane % 4 * 2, ends[i][2 * r], ends[i][2 * r + 1]);
+}
+
+/// Outputs of the lane's rows into `staged`, as numbers or as codes.
 template <class S, class RowOutputs, int kDim>
 __device__ __forceinline__ Ends<S> end_rows(const S& scheme, RowOutputs& outputs,
                                             const LaneRow<S> (&rows)[kRowsALane],
                                             const typename S::Channel* channels, const RowStore& store,
                                             StagedRow<kDim>* staged) {
-  constexpr int kTiles = kDim / 8, kSome = kTiles < 8 ? kTiles : 8;
+  constexpr int kTiles = kDim / 8, kSome = kEndsAtOnce<kTiles>;
   if constexpr (S::kOutput == Output::row_scale) {
     return {ScaledRows<S, kTiles, kDim>(scheme, outputs, rows, channels, store, staged).end()};
   } else {
-    const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
     for (int first = 0; first < kTiles; first += kSome) {
-      const LaneChannels<S, kSome> own(channels, first);
-#pragma unroll
-      for (int i = 0; i < kSome; ++i) {
-#pragma unroll
-        for (int r = 0; r < kRowsALane; ++r) {
-          const auto end = [&](int c) {
-            return end_of(scheme, outputs.at(first + i, 2 * r + c), rows[r], own.of[i][c], store);
-          };
-          staged[lane / 4 + 8 * r].put(own.channel(first + i), end(0), end(1));
-        }
-      }
+      float ends[kSome][4];
+      ends_of(scheme, outputs, rows, channels, store, first, ends);
+      put_ends(ends, first, staged);
     }
     return {};
   }
@@ -446,6 +510,7 @@ template <int kRows, class S>
 __device__ __forceinline__ void store_ends(const S& scheme, const LaneRow<S> (&rows)[kRowsALane],
                                            const Ends<S>& ends, const RowStore& store, std::int32_t first,
                                            int flipped, std::int32_t count) {
+  if (!store.wants_ends()) return;
   const auto store_end = [&](std::int32_t number, const LaneRow<S>& row, const auto& of_row) {
     if (number >= count) return;
     if (store.wants_lse()) {

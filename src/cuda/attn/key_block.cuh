@@ -99,14 +99,14 @@ __device__ __forceinline__ Bias no_bias(Bias none) {
 /// From accumulators to codes of P. of_keys, of_block: constants of the block's kKeys places, and its own.
 /// whole: the warp's rows see all keys of the block, and no bias is added. Seen, Bias: Visibility and
 /// HeadBias, or SeesAll and NoBias.
-template <Masses kMasses, int kKeys, Blind kBlind = Blind::is_left_out, class S, int kTiles, class Seen,
-          class Bias>
+template <Masses kMasses, int kKeys, Blind kBlind = Blind::is_left_out, Pace kPace = Pace::free, class S,
+          int kTiles, class Seen, class Bias>
 __device__ __forceinline__ void weigh_block(typename S::Acc (&acc)[kTiles][4], PWords<S, kTiles>& p,
                                             LaneRow<S> (&rows)[kRowsALane], const S& scheme, const Call& call,
                                             const std::uint32_t* of_keys, const typename S::Block& of_block,
                                             const KeyBlock& block, const Seen& visibility, const Bias& bias,
                                             bool whole) {
-  using Softmax = BlockSoftmax<S, kTiles, kKeys, kMasses, kBlind>;
+  using Softmax = BlockSoftmax<S, kTiles, kKeys, kMasses, kBlind, kPace>;
   typename S::View view[kRowsALane];
   typename S::Score score[kTiles][4];
   Hidden hidden;

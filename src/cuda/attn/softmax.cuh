@@ -32,6 +32,11 @@ enum class Masses { of_quad, of_lane };
 /// they are, or take weights of nothing (blind_step() of the contract), which costs no choice.
 enum class Blind { is_left_out, adds_nothing };
 
+/// Whether the compiler may have instructions that make weights of one 32 keys beside those of others. It
+/// then begins with the arguments of many exponentials, and ends with exponentials alone
+/// (docs/cuda-measurements.md).
+enum class Pace { free, by_32_keys };
+
 /// Schemes whose row sum is the online softmax's: four lanes' own sums can be added at the row's end
 /// (close_rows).
 template <class S>
@@ -147,7 +152,8 @@ __device__ __forceinline__ Hidden biases_of(typename S::Bias (&added)[kTiles * 4
 }
 
 /// kKeys: places of the block, of which the first kTiles tiles are computed.
-template <class S, int kTiles, int kKeys, Masses kMasses, Blind kBlind = Blind::is_left_out>
+template <class S, int kTiles, int kKeys, Masses kMasses, Blind kBlind = Blind::is_left_out,
+          Pace kPace = Pace::free>
 class BlockSoftmax {
  public:
   using Acc = typename S::Acc;
@@ -290,6 +296,9 @@ class BlockSoftmax {
     int count = 0;
 #pragma unroll
     for (int i = 0; i < kTiles; i += 2) {
+      if constexpr (kPace == Pace::by_32_keys) {
+        if (i % 4 == 0) __syncwarp();
+      }
       const decltype(Keys::pair(keys, 0)) pair[2] = {Keys::pair(keys, i * 8 + column()),
                                                      Keys::pair(keys, i * 8 + 8 + column())};
       decltype(weights.code(weights.weight(Score{}, rows[0].step))) code[2][4] = {};

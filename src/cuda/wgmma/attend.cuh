@@ -126,36 +126,40 @@ class Attention : KeyBlockVisits<S, kTile> {
     const RowTile tile = order.at(i);
     if (tile.begin >= tile.queries.length) return false;
     const Sequence& queries = tile.queries;
-    const std::int32_t begin = tile.begin, key_head = tile.head / call_.group;
-    const HeadOperand q(call_.q, call_.queries, queries, tile.head),
-        v(call_.v, call_.keys, tile.keys, key_head);
+    const std::int32_t begin = tile.begin, first_row = begin + first_row_of_warp();
+    // Nobody reads the rows of the tile before any more.
+    if constexpr (Shared::kSharesOut) sync_warpgroup();
+    if constexpr (Shared::kParksTile) {
+      if (threadIdx.x % 32 == 0) shared_.row_tile_of_warp[thread() / 32] = tile;
+    }
+    // What comes from memory is asked for first, and what needs none of it made meanwhile.
+    const HeadOperand q(call_.q, call_.queries, queries, tile.head);
+    load_q<S, Tiles>(call_, q, first_row, queries.length, first_row_of_warp() % kRowsAWarpgroup,
+                     addresses_.q(warpgroup()), shared_.tiles.q[warpgroup()]);
+    ptx::commit_copies();
+    float scales[RowScales<S>::kCount];
+    scales_of_rows<S>(q, first_row, queries.length, 0).read(scales);
+    const HeadOperand v(call_.v, call_.keys, tile.keys, tile.head / call_.group);
+    constexpr int kOfChannels = Shared::kSharesOut ? kWarpgroup : kMultiplying;
+    static_assert(kOfChannels >= kTile.head_dim, "a thread has one channel");
+    const int channel = thread() % kOfChannels;
+    ChannelScales<DeviceLane> of_channel{};
+    if (channel < kTile.head_dim) of_channel = end_scales(v, min(channel, call_.dim_v - 1));
     const HeadBias bias(call_, queries.batch, tile.head);
     const Visibility visibility{call_, queries.length, tile.keys.length};
     const KeyBlocks blocks = order.blocks_of(tile);
     const S scheme = scheme_of<S>(call_);
-    const std::int32_t first_row = begin + first_row_of_warp();
-    // Nobody reads the rows of the tile before any more.
-    if constexpr (Shared::kSharesOut) sync_warpgroup();
-    load_q<S, Tiles>(call_, q, first_row, queries.length, first_row_of_warp() % kRowsAWarpgroup,
-                     addresses_.q(warpgroup()), shared_.tiles.q[warpgroup()]);
-    ptx::commit_copies();
     Rows rows;
-    float scales[RowScales<S>::kCount];
-    scales_of_rows<S>(q, first_row, queries.length, 0).read(scales);
     open_rows(rows, scheme, scales, first_row, 0);
     if constexpr (Shared::kParksRows) shared_.rows[thread()] = {rows[0].row, rows[1].row};
-    auto& channels = channels_of_rows();
-    constexpr int kOfChannels = Shared::kSharesOut ? kWarpgroup : kMultiplying;
-    for (int c = thread() % kOfChannels; c < kTile.head_dim; c += kOfChannels)
-      channels[c] = scheme.channel(end_scales(v, min(c, call_.dim_v - 1)));
+    if (channel < kTile.head_dim) channels_of_rows()[channel] = scheme.channel(of_channel);
     ptx::wait_copies<0>();
     ptx::show_to_matrix_units();
     sync_warpgroup();
 
     Outputs outputs(shared_.of_outputs[thread() / 32]);
-    if constexpr (Shared::kWeighsEarly) {
+    if constexpr (Shared::kWeighsEarly)
       Shared::Early::park_rows({shared_.early_rows, thread()}, scheme, rows);
-    }
     this->visit_blocks(rows, outputs, scheme, bias, visibility, blocks, begin, first_row, at);
     if constexpr (Shared::kWeighsEarly) {
       if (goes_again(Shared::Early::has_failed({shared_.early_rows, thread()}))) [[unlikely]]
@@ -164,6 +168,8 @@ class Attention : KeyBlockVisits<S, kTile> {
     if constexpr (Shared::kSharesOut) {
       const std::int32_t again = tile_of_warp();
       end_rows_of(order, order.at(again), order.is_last(again), rows, outputs, scheme);
+    } else if constexpr (Shared::kParksTile) {
+      end_rows_of(order, shared_.row_tile_of_warp[thread() / 32], true, rows, outputs, scheme);
     } else {
       end_rows_of(order, tile, true, rows, outputs, scheme);
     }
@@ -196,10 +202,16 @@ class Attention : KeyBlockVisits<S, kTile> {
     close_rows(rows);
     // No bias hides keys here: what a row saw is known from where it stands, and no register counts blocks.
     put_tokens(rows, first_row);
+    const Visibility visibility{call_, queries.length, tile.keys.length};
+    const bool of_all = visibility.of_all();
 #pragma unroll
     for (LaneRow<S>& row : rows) {
-      const KeyRange range = Visibility{call_, queries.length, tile.keys.length}.of(row.token);
-      row.blocks_seen = range.begin < range.end;
+      if (of_all) {
+        row.blocks_seen = visibility.keys > 0;
+      } else {
+        const KeyRange range = visibility.of(row.token);
+        row.blocks_seen = range.begin < range.end;
+      }
     }
     std::int32_t head = tile.head;
     if constexpr (kMayHaveRanges) {
@@ -212,11 +224,23 @@ class Attention : KeyBlockVisits<S, kTile> {
     if constexpr (!Shared::kSharesOut) ptx::sync_threads(kOfProducts, kMultiplying);
     if (is_last) ptx::let_the_next_kernel_start();
     const RowStore store(call_, queries, head);
-    StagedRow<kTile.head_dim>* staged = shared_.outputs() + first_row_of_warp();
-    const auto ends = end_rows(scheme, outputs, rows, channels_of_rows(), store, staged);
+    static_assert(S::kOutput == Output::values, "outputs are no codes");
+    const auto staged_in = [&](auto format) {
+      using Row = StagedRow<kTile.head_dim, decltype(format)>;
+      return reinterpret_cast<Row*>(shared_.outputs()) + first_row_of_warp();
+    };
+    constexpr int kTiles = kTile.head_dim / 8, kSome = kTile.head_dim == 256 ? 16 : 8;
+#pragma unroll
+    for (int first = 0; first < kTiles; first += kSome) {
+      float ends[kSome][4];
+      ends_of(scheme, outputs, rows, channels_of_rows(), store, first, ends);
+      store.visit_format([&](auto format) { put_ends(ends, first, staged_in(format)); });
+    }
     __syncwarp();
-    store.template rows<kRowsAWarp>(staged, first_row, queries.length, call_.dim_v);
-    store_ends<kRowsALane>(scheme, rows, ends, store, first_row, 0, queries.length);
+    store.visit_format([&](auto format) {
+      store.template rows<kRowsAWarp>(staged_in(format), first_row, queries.length, call_.dim_v);
+    });
+    store_ends<kRowsALane>(scheme, rows, Ends<S>{}, store, first_row, 0, queries.length);
   }
 
   /// Of what rows see, the keys of so many blocks.

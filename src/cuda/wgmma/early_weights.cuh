@@ -72,19 +72,32 @@ class EarlyWeights {
   static __device__ __forceinline__ void park_states(const Parked& parked, const S& scheme,
                                                      const LaneRow<S> (&rows)[kRowsALane]) {
 #pragma unroll
-    for (int r = 0; r < kRowsALane; ++r) {
-      const typename S::State& state = rows[r].state;
-      const bool has_seen = state.reference > kMinusInfinity;
-      parked.reference[r] = state.reference, parked.sum[r] = state.sum;
-      parked.lift[r] = has_seen ? scheme.lift(state, parked.rslope[r]) : 0.0f;
-      parked.least[r] = has_seen ? kMinusInfinity : -S::kMostBelow;
-    }
+    for (int r = 0; r < kRowsALane; ++r)
+      refer_to(parked, scheme, r, rows[r].state.reference, rows[r].state.sum);
   }
   static __device__ __forceinline__ void unpark(LaneRow<S> (&rows)[kRowsALane], const Parked& parked) {
 #pragma unroll
     for (int r = 0; r < kRowsALane; ++r) {
       rows[r].row = parked.row[r];
       rows[r].state = {parked.reference[r], parked.sum[r]};
+    }
+  }
+
+  /// Rows' reference before any block: the largest of the first keys' scores, which no largest score of the
+  /// block is below.
+  static __device__ __forceinline__ void refer_to_first_keys(const Parked& parked, const S& scheme,
+                                                             const typename S::Acc (&acc)[kTiles][4],
+                                                             const std::uint32_t* keys) {
+    const auto pair = Keys::pair(keys, static_cast<int>(threadIdx.x % 4) * 2);
+#pragma unroll
+    for (int r = 0; r < kRowsALane; ++r) {
+      float exponent[2];
+#pragma unroll
+      for (int c = 0; c < 2; ++c)
+        exponent[c] = scheme.exponent(acc[0][2 * r + c], parked.row[r], pair.of[c], 0);
+      const float largest =
+          tile::over_quad(fmaxf(exponent[0], exponent[1]), [](float a, float b) { return fmaxf(a, b); });
+      refer_to(parked, scheme, r, largest, 0);
     }
   }
 
@@ -114,6 +127,9 @@ class EarlyWeights {
     sums = {};
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
+      // The compiler moves no instruction across: else it has scores of all keys before the first
+      // exponential, and the last exponentials with nothing beside them. (docs/cuda-measurements.md)
+      if (i == kTiles / 2) __syncwarp();
       const auto pair = Keys::pair(keys, i * 8 + static_cast<int>(threadIdx.x % 4) * 2);
 #pragma unroll
       for (int r = 0; r < kRowsALane; ++r) {
@@ -167,6 +183,14 @@ class EarlyWeights {
 
  private:
   using Keys = KeyArrays<typename S::Key, kKeys>;
+  static __device__ __forceinline__ void refer_to(const Parked& parked, const S& scheme, int r,
+                                                  float reference, float sum) {
+    const bool has_reference = reference > kMinusInfinity;
+    parked.reference[r] = reference, parked.sum[r] = sum;
+    parked.lift[r] = has_reference ? scheme.lift({reference, sum}, parked.rslope[r]) : 0.0f;
+    parked.least[r] = has_reference ? kMinusInfinity : -S::kMostBelow;
+  }
+
   static constexpr int kChains = 2;  // of comparisons, each of which waits for the one before it
 
   /// Two codes below the two lower bytes of `above`; a conversion from f32 and this are one instruction.

@@ -113,9 +113,9 @@ class KeyBlockVisits {
             const auto& of_lane = shared_.rows[thread()];
             rows[0].row = of_lane.of[0], rows[1].row = of_lane.of[1];
           }
-          weigh_block<Masses::of_lane, kKeys, kBlind>(acc, p, rows, scheme, call_, constants.keys,
-                                                      constants.block, blocks.at(i), visibility, bias,
-                                                      sees_all);
+          weigh_block<Masses::of_lane, kKeys, kBlind, kPace>(acc, p, rows, scheme, call_, constants.keys,
+                                                             constants.block, blocks.at(i), visibility, bias,
+                                                             sees_all);
         }
         if constexpr (kSets > 1) {
           release(at.stage, 0);
@@ -134,6 +134,7 @@ class KeyBlockVisits {
  private:
   static constexpr int kTiles = kKeys / 8;
   static constexpr Blind kBlind = blind_rows<S>(kTile);
+  static constexpr Pace kPace = pace_of<S>(kTile);
   static constexpr bool kForgetsTokens = Shared::kSharesOut || kBlind == Blind::adds_nothing;
 
   /// Blocks of which the warpgroup's rows see nothing.
@@ -179,24 +180,28 @@ class KeyBlockVisits {
       return call_.packed.channels ? shared_.constants[at.stage].channels : nullptr;
     };
     std::int32_t i = seen.begin;
+    if (is_in(early, i)) Early::refer_to_first_keys(parked, scheme, acc, shared_.constants[at.stage].keys);
 #pragma unroll 1
     do {
-      const auto& constants = shared_.constants[at.stage];
-      PWords<S, kTiles> p{};
-      Early::unpark(rows, parked);
-      forget_tokens(rows);
-      put_tokens(rows, first_row);
-      weigh_block<Masses::of_lane, kKeys, kBlind>(acc, p, rows, scheme, call_, constants.keys,
-                                                  constants.block, blocks.at(i), visibility, bias,
-                                                  tile::opaque(is_in(whole, i)));
-      Early::park_states(parked, scheme, rows);
-      outputs.template add<typename Tiles::V>(scheme, rows, p, Tiles::V::low_word(addresses_.v(at.stage)),
-                                              channels());
-      begin_qk<S, Tiles>(acc, q, next_of(i));
-      leave();
-      const std::int32_t first_early = ++i;
+      if (!is_in(early, i)) {
+        const auto& constants = shared_.constants[at.stage];
+        PWords<S, kTiles> p{};
+        Early::unpark(rows, parked);
+        forget_tokens(rows);
+        put_tokens(rows, first_row);
+        weigh_block<Masses::of_lane, kKeys, kBlind, kPace>(acc, p, rows, scheme, call_, constants.keys,
+                                                           constants.block, blocks.at(i), visibility, bias,
+                                                           tile::opaque(is_in(whole, i)));
+        Early::park_states(parked, scheme, rows);
+        outputs.template add<typename Tiles::V>(scheme, rows, p, Tiles::V::low_word(addresses_.v(at.stage)),
+                                                channels());
+        begin_qk<S, Tiles>(acc, q, next_of(i));
+        leave();
+        ++i;
+      }
+      const std::int32_t first_early = i, end_early = is_in(early, i) ? min(early.end, seen.end) : i;
 #pragma unroll 1
-      for (; i < seen.end && is_in(early, i); ++i) {
+      for (; i < end_early; ++i) {
         PWords<S, kTiles> of_block{};
         typename Early::Sums sum;
         if (Early::weigh(scheme, acc, shared_.constants[at.stage].keys, parked, rows, of_block, sum))
@@ -246,9 +251,9 @@ class KeyBlockVisits {
       qk();
       PWords<S, kTiles> p{};
       const auto& constants = shared_.constants[at.stage];
-      weigh_block<Masses::of_lane, kKeys, kBlind>(acc, p, rows, scheme, call_, constants.keys,
-                                                  constants.block, blocks.at(i), visibility, bias,
-                                                  tile::opaque(is_in(whole, i)));
+      weigh_block<Masses::of_lane, kKeys, kBlind, kPace>(acc, p, rows, scheme, call_, constants.keys,
+                                                         constants.block, blocks.at(i), visibility, bias,
+                                                         tile::opaque(is_in(whole, i)));
       outputs.template add<typename Tiles::V>(scheme, rows, p, Tiles::V::low_word(addresses_.v(at.stage)),
                                               call_.packed.channels ? constants.channels : nullptr);
       leave();

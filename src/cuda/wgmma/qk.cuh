@@ -21,23 +21,31 @@ __device__ __forceinline__ void load_q(const Call& call, const HeadOperand& q, s
                                        std::int32_t tokens, int place, std::uint32_t address,
                                        std::byte* tile) {
   constexpr int kBytes = Element<S::kQk>::kBytes, kElements = 16 / kBytes, kChunks = Tiles::kQkRow / 16;
+  constexpr int kLanes = 32, kRowsATurn = kLanes / kChunks;
   const DeviceOperand& x = q.operand();
-#pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x % 32); i < kRowsAWarp * kChunks; i += 32) {
-    const int row = i / kChunks, chunk = i % kChunks;
-    const std::int32_t token = first_row + row, first = chunk * kElements;
-    const std::uint32_t offset = Tiles::Q::offset(place + row, chunk);
-    if (call.q_in_chunks) {
-      const std::int64_t at = q.offset(min(token, tokens - 1), min(first, x.dim - kElements));
-      ptx::copy_async_or_zeros(address + offset, static_cast<const std::byte*>(x.codes.data) + at * kBytes,
-                               token < tokens && first < x.dim ? 16 : 0);
-      continue;
+  const int lane = static_cast<int>(threadIdx.x % kLanes), row = lane / kChunks, chunk = lane % kChunks;
+  const std::int32_t first = chunk * kElements;
+  if (call.q_in_chunks) [[likely]] {
+    const auto* from = static_cast<const std::byte*>(x.codes.data) +
+                       q.offset(first_row + row, min(first, x.dim - kElements)) * kBytes;
+    const std::int32_t rows = first < x.dim ? tokens - first_row - row : 0;
+#pragma unroll 4
+    for (int turn = 0; turn < kRowsAWarp; turn += kRowsATurn) {
+      ptx::copy_async_or_zeros(address + Tiles::Q::offset(place + row + turn, chunk), from,
+                               turn < rows ? 16 : 0);
+      from += kRowsATurn * kBytes * x.codes.stride[2];
     }
+    return;
+  }
+#pragma unroll 1
+  for (int turn = 0; turn < kRowsAWarp; turn += kRowsATurn) {
+    const std::int32_t token = first_row + row + turn;
     Elements<S::kQk, 16> element{};
 #pragma unroll 1
     for (int c = 0; c < kElements && first + c < x.dim && token < tokens; ++c)
       element.of[c] = element_of<S::kQk>(q.number(token, first + c));
-    *reinterpret_cast<uint4*>(tile + offset) = __builtin_bit_cast(uint4, element);
+    *reinterpret_cast<uint4*>(tile + Tiles::Q::offset(place + row + turn, chunk)) =
+        __builtin_bit_cast(uint4, element);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "cuda/tile/lines.cuh"
 #include "cuda/wgmma/early_weights.cuh"
 #include "cuda/wgmma/row_outputs.cuh"
+#include "cuda/wgmma/row_tile.cuh"
 #include "cuda/wgmma/tile.h"
 #include "cuda/wgmma/tracked_weights.cuh"
 
@@ -97,6 +98,15 @@ constexpr Blind blind_rows(const Tile& tile) {
   };
   const bool gains = tile.head_dim <= 128 && (kKeyWords<S> == 3 || tile.warpgroups == 4);
   return kHasStep && gains ? Blind::adds_nothing : Blind::is_left_out;
+}
+
+/// How weights are made of scores whose block's largest is known: as measured, 2 to 4 % of int8_full and of
+/// int8 at 128 channels. (docs/cuda-measurements.md)
+template <class S>
+constexpr Pace pace_of(const Tile& tile) {
+  constexpr bool kAdds = requires { S::kAddsAsTheyAre; };
+  const bool gains = kAdds || (tile.head_dim == 128 && WeighsEarly<S>);
+  return S::kP == Operand::u8 && gains ? Pace::by_32_keys : Pace::free;
 }
 
 /// Whether weights do not wait for a block's largest score, and Q K^T of the next block is under way while
@@ -205,11 +215,15 @@ struct SharedPlan {
   };
   RowsOfLane rows[kParksRows ? kWarps * 32 : 1];
   static constexpr bool kWeighsEarly = weighs_early<S>(kTile), kTracks = tracks_weights<S>(kTile);
+  /// Whether the tile of rows is there until rows end, where registers are few.
+  static constexpr bool kParksTile = kWeighsEarly;
+  static_assert(!kParksTile || !kSharesOut, "a warp has one tile");
   using Early = EarlyWeights<S, kKeys / 8, kKeys>;
   typename Early::template Shared<kWeighsEarly ? kWarps * 32 : 1> early_rows;
   Pass pass;  ///< of the tile; whether there is another, once `is_told` says that it is known
   std::uint64_t is_told;
   std::int32_t tile_of_warp[kWarps];  ///< that it is at, where it goes from one to the next
+  RowTile row_tile_of_warp[kParksTile ? kWarps : 1];
   /// Of a buffer, or of its K and its V apart where there is one: K of the next key block comes while V is
   /// multiplied.
   static constexpr int kSets = kStages > 1 ? 1 : 2;
