@@ -475,6 +475,25 @@ TEST_P(Mma, FollowsTheReferenceWhereKeyBlocksLieFarApart) {
     call.v.each([&](float& x, auto...) { x *= scale; });
     expect_seldom_cuts(call, "values times " + std::to_string(std::ilogb(scale)) + " octaves");
   }
+  // int8 of Hopper's refers to the first keys' scores before any block is weighed.
+  constexpr std::int64_t kFirstKeys = 8;
+  const auto scaled_beginning = [](float first, float others) {
+    Call call = normal_call(1, 2, kRows, kKeys, 64);
+    call.k.each([&](float& x, std::int64_t, std::int64_t, std::int64_t j, std::int64_t) {
+      x *= j < kFirstKeys ? first : others;
+    });
+    return call;
+  };
+  expect_seldom_cuts(scaled_beginning(0.01f, 4), "smaller first keys");
+  expect_seldom_cuts(scaled_beginning(0.01f, 40), "far smaller first keys");
+  expect_seldom_cuts(scaled_beginning(40, 1), "far larger first keys");
+  for (const float scale : {0.0f, 0x1p-60f, 0x1p8f}) {
+    Call call = normal_call(1, 2, kRows, kKeys, 64);
+    call.v.each([&](float& x, std::int64_t, std::int64_t, std::int64_t j, std::int64_t) {
+      x *= j < kFirstKeys ? scale : 1;
+    });
+    expect_seldom_cuts(call, "the first keys' values times " + std::to_string(scale));
+  }
   for (std::int64_t window : {127, 191, 300}) {
     Call call = normal_call(1, 2, kRows, kKeys, 64);
     call.options.window_left = window, call.options.window_right = 140;

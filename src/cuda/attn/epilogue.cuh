@@ -435,10 +435,6 @@ __device__ __forceinline__ void ends_of(const S& scheme, const RowOutputs& outpu
     for (int e = 0; e < 4; ++e)
       ends[i][e] = end_of(scheme, outputs.at(first_tile + i, e), rows[e >> 1], own.of[i][e & 1], store);
 }
-/// Tiles of which a lane has the constants of channels at a time.
-template <int kTiles>
-inline constexpr int kEndsAtOnce = kTiles < 8 ? kTiles : 8;
-
 /// What ends_of() made into `staged`, sixteen rows of the warp.
 template <int kTiles, int kDim, class Format>
 __device__ __forceinline__ void put_ends(const float (&ends)[kTiles][4], int first_tile,
@@ -457,7 +453,7 @@ __device__ __forceinline__ Ends<S> end_rows(const S& scheme, RowOutputs& outputs
                                             const LaneRow<S> (&rows)[kRowsALane],
                                             const typename S::Channel* channels, const RowStore& store,
                                             StagedRow<kDim>* staged) {
-  constexpr int kTiles = kDim / 8, kSome = kEndsAtOnce<kTiles>;
+  constexpr int kTiles = kDim / 8, kSome = kTiles < 8 ? kTiles : 8;
   if constexpr (S::kOutput == Output::row_scale) {
     return {ScaledRows<S, kTiles, kDim>(scheme, outputs, rows, channels, store, staged).end()};
   } else {

@@ -148,8 +148,7 @@ class KeyBlockVisits {
   }
 
   /// Blocks `seen`. Weights of those in `early`, of which all of the warpgroup's rows see all keys, do not
-  /// wait for the block's largest score (early_weights.cuh), but for the first, after which rows have a
-  /// reference.
+  /// wait for the block's largest score (early_weights.cuh).
   __device__ __forceinline__ void visit_seen_blocks(Rows& rows, Outputs& outputs, const S& scheme,
                                                     const HeadBias& bias, const Visibility& visibility,
                                                     const KeyBlocks& blocks, const BlockRange& seen,
