@@ -70,26 +70,40 @@ struct alignas(16) StagedRow {
   }
 };
 
+/// RowStore::rows()'s kTogether: four words hide each other's way from shared memory, 5 to 18 % of rows of 49
+/// keys. Codes, whose words are made of four times the numbers, gain nothing. (docs/cuda-measurements.md)
+template <class S>
+inline constexpr int kWordsTogether = S::kOutput == Output::values ? 4 : 1;
+
 /// Where the rows of one head of one sequence lie: those of tokens, or of a range's joined heads.
 class RowStore {
  public:
   __device__ RowStore(const Call& call, const Sequence& sequence, std::int32_t head)
       : call_(call), batch_(sequence.batch), head_(head), begin_(sequence.begin) {}
 
-  /// kRows rows of a warp from shared memory, number `first` and on; rows from `count` on are nobody's.
-  template <int kRows, int kDim>
+  /// kRows rows of a warp from shared memory, number `first` and on; rows from `count` on are nobody's. A
+  /// lane asks for kTogether of its words before it waits for the first.
+  template <int kRows, int kTogether, int kDim>
   __device__ __forceinline__ void rows(const StagedRow<kDim>* staged, std::int32_t first, std::int32_t count,
                                        std::int32_t dim_v) const {
-    if (call_.o.dtype == DType::s8)
-      rows_in<S8Format, kRows>(staged, first, count, dim_v);
-    else
-      visit_format([&](auto format) { rows_in<decltype(format), kRows>(staged, first, count, dim_v); });
+    // note: not by visit_format(), with which nvcc 13 makes other code where it is asked for lines
+    // (integer_only).
+    switch (call_.o.dtype) {
+      case DType::f16:
+        return rows_in<F16Format, kRows, kTogether>(staged, first, count, dim_v);
+      case DType::bf16:
+        return rows_in<Bf16Format, kRows, kTogether>(staged, first, count, dim_v);
+      case DType::s8:
+        return rows_in<S8Format, kRows, kTogether>(staged, first, count, dim_v);
+      default:
+        return rows_in<F32Format, kRows, kTogether>(staged, first, count, dim_v);
+    }
   }
   /// The same of rows that are in the caller's format.
-  template <int kRows, class Format, int kDim>
-  __device__ __forceinline__ void rows(const StagedRow<kDim, Format>* staged, std::int32_t first,
-                                       std::int32_t count, std::int32_t dim_v) const {
-    rows_in<Format, kRows>(staged, first, count, dim_v);
+  template <int kRows, int kTogether, class Format, int kDim>
+  __device__ __forceinline__ void formatted_rows(const StagedRow<kDim, Format>* staged, std::int32_t first,
+                                                 std::int32_t count, std::int32_t dim_v) const {
+    rows_in<Format, kRows, kTogether>(staged, first, count, dim_v);
   }
   /// body(format) of outputs that are no codes.
   template <class Body>
@@ -125,7 +139,7 @@ class RowStore {
     return x.along(0, batch_) + x.along(1, head_) + x.along(2, begin_ + row_number);
   }
   /// In words of 16 bytes where rows are made of these, else one number at a time.
-  template <class Format, int kRows, int kDim, class Staged>
+  template <class Format, int kRows, int kWords, int kDim, class Staged>
   __device__ __forceinline__ void rows_in(const StagedRow<kDim, Staged>* staged, std::int32_t first,
                                           std::int32_t count, std::int32_t dim_v) const {
     using Number = typename Format::Number;
@@ -135,10 +149,9 @@ class RowStore {
     auto* to = static_cast<Number*>(call_.o.data) + offset(call_.o, first);
     if (call_.o_in_chunks) [[likely]] {
       constexpr int kRowsATurn = 32 / kLanes, kTurns = kRows / kRowsATurn, kOfRow = kChunks / kLanes;
-      // So many words of a lane are asked for before the first one is waited for.
-      constexpr int kWords = 4, kTogether = std::min(kTurns, std::max(kWords / kOfRow, 1));
+      constexpr int kTogether = std::min(kTurns, std::max(kWords / kOfRow, 1));
       static_assert(kTurns > 0 && kTurns % kTogether == 0, "all rows have their turn");
-#pragma unroll 1
+#pragma unroll(kTogether > 1 ? 1 : 4)
       for (int turn = 0; turn < kRows; turn += kTogether * kRowsATurn) {
         const int r = turn + lane / kLanes, channel = lane % kLanes * kNumbers;
         uint4 words[kTogether][kOfRow];

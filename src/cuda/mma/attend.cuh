@@ -203,7 +203,7 @@ class Attention : protected Loads<S, kTile> {
     const auto ends = end_rows(scheme_, outputs, rows, shared_.channels, store, staged);
     __syncwarp();
     const std::int32_t first = known.begin + first_row_of_warp(), all = rows_of(known.queries);
-    store.template rows<kRowsAWarp>(staged, first, all, call_.dim_v);
+    store.template rows<kRowsAWarp, kWordsTogether<S>>(staged, first, all, call_.dim_v);
     store_ends<kRowsALane>(scheme_, rows, ends, store, first, flipped_rows(), all);
     return true;
   }
@@ -225,7 +225,7 @@ class Attention : protected Loads<S, kTile> {
       end_part<Own::after>(scheme_, outputs, parts.of[0], rows[0], shared_.channels, store, staged);
     __syncwarp();
     const std::int32_t all = rows_of(known.queries);
-    store.template rows<kRowsAPart>(staged, known.begin + first, all, call_.dim_v);
+    store.template rows<kRowsAPart, kWordsTogether<S>>(staged, known.begin + first, all, call_.dim_v);
     store_ends<1>(scheme_, rows, Ends<S>{}, store, known.begin + first_row_of_warp(), flipped_rows(), all);
   }
 

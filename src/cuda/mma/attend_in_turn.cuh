@@ -169,7 +169,7 @@ class RowsInTurn : Attention<S, kTile> {
     const auto ends = end_rows(scheme_, outputs, rows, shared_.channels, store, staged);
     __syncwarp();
     const std::int32_t first = at.first + turn * rows_a_turn() + Base::first_row_of_warp();
-    store.template rows<kRowsAWarp>(staged, first, call_.queries.tokens, call_.dim_v);
+    store.template rows<kRowsAWarp, kWordsTogether<S>>(staged, first, call_.queries.tokens, call_.dim_v);
     store_ends<kRowsALane>(scheme_, rows, ends, store, first, 0, call_.queries.tokens);
   }
 };

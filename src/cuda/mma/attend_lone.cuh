@@ -150,7 +150,8 @@ class LoneAttention : Attention<S, kTile> {
     Ends ends(scheme_, sums, terms, shared_.channels, parts.factors, largest_exponent, store, staged);
     const float own_scale = ends.end();
     __syncwarp();
-    store.template rows<kRowsAPart>(staged, first_row + first_of_part, queries.length, call_.dim_v);
+    store.template rows<kRowsAPart, kWordsTogether<S>>(staged, first_row + first_of_part, queries.length,
+                                                       call_.dim_v);
     const std::int32_t token = kParts == 1 ? own_row : first_row + lane / 4 + first_of_part;
     if (lane % 4 >= kRows || token >= queries.length) return;
     if (store.wants_lse()) store.lse(token, scheme_.lse(ends.state(), row));

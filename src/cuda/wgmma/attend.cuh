@@ -240,7 +240,8 @@ class Attention : KeyBlockVisits<S, kTile> {
     }
     __syncwarp();
     store.visit_format([&](auto format) {
-      store.template rows<kRowsAWarp>(staged_in(format), first_row, queries.length, call_.dim_v);
+      store.template formatted_rows<kRowsAWarp, kWordsTogether<S>>(staged_in(format), first_row,
+                                                                   queries.length, call_.dim_v);
     });
     store_ends<kRowsALane>(scheme, rows, Ends<S>{}, store, first_row, 0, queries.length);
   }

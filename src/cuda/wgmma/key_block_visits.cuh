@@ -81,7 +81,7 @@ class KeyBlockVisits {
       if (seen.begin < seen.end)
         visit_seen_blocks(rows, outputs, scheme, bias, visibility, blocks, seen, whole,
                           {tile::of_warp(by_warpgroup.whole.begin),
-                           tile::of_warp(pass() == Pass::first ? by_warpgroup.whole.end : 0)},
+                           tile::of_warp(pass() == Pass::first ? min(by_warpgroup.whole.end, seen.end) : 0)},
                           first_row, q, at);
       pass_blocks(end - max(seen.begin, seen.end), at);
     } else if constexpr (Shared::kTracks) {
@@ -198,9 +198,9 @@ class KeyBlockVisits {
         leave();
         ++i;
       }
-      const std::int32_t first_early = i, end_early = is_in(early, i) ? min(early.end, seen.end) : i;
+      const std::int32_t first_early = i;
 #pragma unroll 1
-      for (; i < end_early; ++i) {
+      for (; is_in(early, i); ++i) {
         PWords<S, kTiles> of_block{};
         typename Early::Sums sum;
         if (Early::weigh(scheme, acc, shared_.constants[at.stage].keys, parked, rows, of_block, sum))
