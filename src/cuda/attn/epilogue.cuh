@@ -70,8 +70,8 @@ struct alignas(16) StagedRow {
   }
 };
 
-/// RowStore::rows()'s kTogether: four words hide each other's way from shared memory, 5 to 18 % of rows of 49
-/// keys. Codes, whose words are made of four times the numbers, gain nothing. (docs/cuda-measurements.md)
+/// RowStore::rows()'s kTogether. Four words hide each other's way from shared memory; of `integer`'s codes
+/// they gained nothing. (docs/cuda-measurements.md)
 template <class S>
 inline constexpr int kWordsTogether = S::kOutput == Output::values ? 4 : 1;
 
