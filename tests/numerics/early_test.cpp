@@ -51,6 +51,9 @@ Prepare plain() {
   return prepare;
 }
 
+/// Of the row, so that its scores are in octaves.
+constexpr float kQScale = static_cast<float>(1 / kLog2E);
+
 struct RowEnds {
   double out, lse;
 };
@@ -61,9 +64,9 @@ RowEnds ends(const S& scheme, typename S::Out out, const typename S::State& stat
   return {double{scheme.finish(out, state, row, scheme.channel({}))}, double{scheme.lse(state, row)}};
 }
 
-RowEnds run_waiting(const std::vector<KeyOfRow>& keys, float q_scale) {
+RowEnds run_waiting(const std::vector<KeyOfRow>& keys) {
   const Waiting scheme = Waiting::prepare(plain());
-  const Waiting::Row row = scheme.row(q_scale);
+  const Waiting::Row row = scheme.row(kQScale);
   Waiting::State state{};
   Waiting::Out out{};
   for (std::size_t begin = 0; begin < keys.size(); begin += kKeysOfBlock) {
@@ -86,10 +89,10 @@ RowEnds run_waiting(const std::vector<KeyOfRow>& keys, float q_scale) {
 }
 
 /// As wgmma/early_weights.cuh goes through a row; nothing where the row is to be computed without these.
-std::optional<RowEnds> run_early(const std::vector<KeyOfRow>& keys, float q_scale) {
+std::optional<RowEnds> run_early(const std::vector<KeyOfRow>& keys) {
   using E = Early<Waiting>;
   const E scheme = E::prepare(plain());
-  const E::Row row = scheme.row(q_scale);
+  const E::Row row = scheme.row(kQScale);
   const auto exponent = [&](std::size_t j, float lift) {
     return scheme.exponent(keys[j].acc, row, scheme.key(keys[j].scales, {}), lift);
   };
@@ -123,10 +126,9 @@ void expect_the_schemes(double largest, double first_times, float first_v_scale)
   const std::string what = std::to_string(largest) + " octaves, of the first keys times " +
                            std::to_string(first_times) + ", their V " + std::to_string(first_v_scale);
   const std::vector<KeyOfRow> keys = random_row(largest, first_times, first_v_scale);
-  const float q_scale = static_cast<float>(1 / kLog2E);
-  const std::optional<RowEnds> got = run_early(keys, q_scale);
+  const std::optional<RowEnds> got = run_early(keys);
   ASSERT_TRUE(got) << what;
-  const RowEnds want = run_waiting(keys, q_scale);
+  const RowEnds want = run_waiting(keys);
   EXPECT_NEAR(got->out, want.out, tolerance(largest, first_v_scale)) << what;
   EXPECT_NEAR(got->lse, want.lse, 1e-5 * std::max(1.0, std::fabs(want.lse))) << what;
 }
@@ -136,15 +138,14 @@ TEST(Early, AnyOfTheBlocksKeysIsAReference) {
     for (double first_times : {0.01, 1.0, 2.0}) expect_the_schemes(largest, first_times, 1);
 }
 
-TEST(Early, KeysWhoseVAreZerosOrSmallAreAReferenceToo) {
+TEST(Early, KeysWhoseVAreZerosSmallOrLargeAreAReferenceToo) {
   for (float v : {0.0f, 0x1p-20f, 0x1p20f}) expect_the_schemes(8, 1, v);
 }
 
 TEST(Early, SaysThatARowIsFarFromItsFirstKeys) {
-  const float q_scale = static_cast<float>(1 / kLog2E);
-  EXPECT_FALSE(run_early(random_row(200, 0.01, 1), q_scale)) << "scores 200 octaves above the first keys'";
-  EXPECT_FALSE(run_early(random_row(8, 1, 0x1p-95f), q_scale)) << "V 95 octaves above the first keys'";
-  EXPECT_TRUE(run_early(random_row(200, 2, 1), q_scale)) << "scores below the first keys'";
+  EXPECT_FALSE(run_early(random_row(200, 0.01, 1))) << "scores 200 octaves above the first keys'";
+  EXPECT_FALSE(run_early(random_row(8, 1, 0x1p-95f))) << "V 95 octaves above the first keys'";
+  EXPECT_TRUE(run_early(random_row(200, 2, 1))) << "scores below the first keys'";
 }
 
 }  // namespace
