@@ -51,6 +51,9 @@ struct Early : Unbiased<S> {
   /// Factors up to 2^kMostAbove leave sums of 2^14 key blocks finite. A first block whose largest score is
   /// kMostBelow below the reference still has weights of 2^-54 of that among the normal numbers.
   static constexpr float kMostAbove = 90, kMostBelow = 80;
+  /// Octaves that a reference lies above the largest score of a row's first keys, for the others' may lie
+  /// above that by as many more. First blocks' weights have 2^-86 of that score's among the normal numbers.
+  static constexpr float kAboveFirstKeys = 48;
 };
 
 }  // namespace octet

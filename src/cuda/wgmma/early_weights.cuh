@@ -83,8 +83,8 @@ class EarlyWeights {
     }
   }
 
-  /// Rows' reference before any block: the largest of the first keys' scores, which no largest score of the
-  /// block is below.
+  /// Rows' reference before any block: so far above the largest of the first keys' scores, which no largest
+  /// score of the block is below, that the other keys' may be far above it.
   static __device__ __forceinline__ void refer_to_first_keys(const Parked& parked, const S& scheme,
                                                              const typename S::Acc (&acc)[kTiles][4],
                                                              const std::uint32_t* keys) {
@@ -97,7 +97,7 @@ class EarlyWeights {
         exponent[c] = scheme.exponent(acc[0][2 * r + c], parked.row[r], pair.of[c], 0);
       const float largest =
           tile::over_quad(fmaxf(exponent[0], exponent[1]), [](float a, float b) { return fmaxf(a, b); });
-      refer_to(parked, scheme, r, largest, 0);
+      refer_to(parked, scheme, r, largest + S::kAboveFirstKeys, 0);
     }
   }
 
