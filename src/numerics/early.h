@@ -19,8 +19,9 @@ namespace octet {
 ///   out[c]     += (sum over j of p[j] v[j][c]) * scheme.early_weight(above)
 ///   state.sum  += sum over j of scheme.mass(weight[j], _, key[j])
 ///
-/// where lift = scheme.lift(state, scheme.rslope(row)), or 0 of a row that has seen no key yet, which then
-/// has the reference kFirstReference. Where above is not up to kMostAbove, or of such a row is below
+/// where lift = scheme.lift(state, scheme.rslope(row)). A row that has seen no key yet has a reference all
+/// the same: kAboveFirstKeys above the largest exponent, of lift 0, of some keys of its first block; or
+/// kFirstReference, and lift 0. Where above is not up to kMostAbove, or with kFirstReference is below
 /// -kMostBelow, the row is to be computed without these. K's scales up to 2^104, as in LateScaled.
 template <class S>
 struct Early : Unbiased<S> {
@@ -51,8 +52,8 @@ struct Early : Unbiased<S> {
   /// Factors up to 2^kMostAbove leave sums of 2^14 key blocks finite. A first block whose largest score is
   /// kMostBelow below the reference still has weights of 2^-54 of that among the normal numbers.
   static constexpr float kMostAbove = 90, kMostBelow = 80;
-  /// Octaves that a reference lies above the largest score of a row's first keys, for the others' may lie
-  /// above that by as many more. First blocks' weights have 2^-86 of that score's among the normal numbers.
+  /// Octaves, for the other keys' scores may lie above the first ones' by as many more. Weights down to 2^-86
+  /// of the largest of the first keys' are normal numbers then.
   static constexpr float kAboveFirstKeys = 48;
 };
 
