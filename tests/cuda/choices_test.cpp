@@ -195,7 +195,7 @@ TEST(TileOrder, TheLongestTilesOfASetOfRowsComeFirst) {
       for (const std::int64_t heads : {1, 7, 32})
         for (const std::int64_t most : {1, 8, 12, 1000}) {
           const std::int64_t rows = sequences * heads;
-          const auto of = cuda::wgmma::longest_first(tiles, {heads, 0, rows}, most);
+          const auto of = cuda::wgmma::longest_first(tiles, {heads, 0, rows}, most, 0);
           const std::int64_t together = of.together;
           EXPECT_LE(together, most);
           EXPECT_EQ(rows % together, 0);
@@ -207,9 +207,29 @@ TEST(TileOrder, TheLongestTilesOfASetOfRowsComeFirst) {
             EXPECT_TRUE(!has_before || order[i].tile <= order[i - 1].tile);
           }
         }
-  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {32, 0, 32}, 92).together}, 32);
-  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {32, 0, 96}, 20).together}, 16);
-  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {7, 0, 7}, 5).together}, 1);
+  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {32, 0, 32}, 92, 0).together}, 32);
+  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {32, 0, 96}, 20, 0).together}, 16);
+  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {7, 0, 7}, 5, 0).together}, 1);
+}
+
+TEST(TileOrder, TheFirstTileLacksTheRowsThatARowHasNot) {
+  for (const std::int32_t query_rows : {64, 128, 192}) {
+    for (const std::int32_t of_row : {1, query_rows - 1, query_rows, query_rows + 1, 1000, 1024}) {
+      const std::int32_t count = (of_row + query_rows - 1) / query_rows;
+      const auto tiles = cuda::wgmma::longest_first(count, {1, 0, 1}, 1, count * query_rows - of_row);
+      std::int32_t end = 0;
+      for (std::int32_t i = 0; i < count; ++i) {
+        const std::int32_t begin = cuda::wgmma::begin_of_tile(tiles, i, query_rows);
+        EXPECT_EQ(begin, end) << of_row << " rows, tile " << i;
+        end = begin + cuda::wgmma::own_rows(tiles, begin, query_rows);
+        EXPECT_TRUE(i == 0 || end - begin == query_rows) << of_row << " rows, tile " << i;
+      }
+      EXPECT_EQ(end, of_row);
+    }
+  }
+  const auto last_is_short = cuda::wgmma::row_after_row(2, {1, 0, 1});
+  EXPECT_EQ(cuda::wgmma::begin_of_tile(last_is_short, 1, 192), 192);
+  EXPECT_EQ(cuda::wgmma::own_rows(last_is_short, 0, 192), 192);
 }
 
 TEST(TileOrder, RowsComeOneAfterTheOtherAndShortTilesLast) {

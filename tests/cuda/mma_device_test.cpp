@@ -503,6 +503,24 @@ TEST_P(Mma, FollowsTheReferenceWhereKeyBlocksLieFarApart) {
   }
 }
 
+/// Under a causal mask Hopper's first tile of a head lacks the rows that its tiles have room for: tiles of 64
+/// to 192 rows that lack one, most of them, or some, against as many keys, fewer (rows that see none) and
+/// more.
+TEST_P(Mma, FollowsTheReferenceWhereTheFirstTileIsTheShortOne) {
+  if (run_by_cut(normal_call(1, 1, 16, 197, 128), GetParam(), 0).status.code() == Code::unsupported)
+    GTEST_SKIP() << "Hopper has no kernels of its own";
+  for (std::int64_t d : {64, 128, 256}) {
+    for (std::int64_t rows : {193, 257, 320, 383, 384, 385, 500}) {
+      for (std::int64_t n : {rows - 150, rows, rows + 170}) {
+        Call call = normal_call(1, 2, rows, n, d, static_cast<std::uint64_t>(d + n));
+        call.options.mask = Mask::causal;
+        expect_seldom_cuts(
+            call, std::to_string(rows) + " rows, " + std::to_string(n) + " keys, dim " + std::to_string(d));
+      }
+    }
+  }
+}
+
 /// More tiles of rows than processors: where Hopper's blocks of threads go from one to the next.
 TEST_P(Mma, FollowsTheReferenceWhereBlocksOfThreadsHaveSeveralTiles) {
   if (run_by_cut(normal_call(1, 1, 16, 197, 128), GetParam(), 0).status.code() == Code::unsupported)

@@ -224,6 +224,7 @@ class Attention : KeyBlockVisits<S, kTile> {
     if constexpr (!Shared::kSharesOut) ptx::sync_threads(kOfProducts, kMultiplying);
     if (is_last) ptx::let_the_next_kernel_start();
     const RowStore store(call_, queries, head);
+    const std::int32_t end = order.end_of(tile);
     static_assert(S::kOutput == Output::values, "outputs are no codes");
     const auto staged_in = [&](auto format) {
       using Row = StagedRow<kTile.head_dim, decltype(format)>;
@@ -240,10 +241,10 @@ class Attention : KeyBlockVisits<S, kTile> {
     }
     __syncwarp();
     store.visit_format([&](auto format) {
-      store.template formatted_rows<kRowsAWarp, kWordsTogether<S>>(staged_in(format), first_row,
-                                                                   queries.length, call_.dim_v);
+      store.template formatted_rows<kRowsAWarp, kWordsTogether<S>>(staged_in(format), first_row, end,
+                                                                   call_.dim_v);
     });
-    store_ends<kRowsALane>(scheme, rows, Ends<S>{}, store, first_row, 0, queries.length);
+    store_ends<kRowsALane>(scheme, rows, Ends<S>{}, store, first_row, 0, end);
   }
 
   /// Of what rows see, the keys of so many blocks.

@@ -97,12 +97,14 @@ class KeyBlockVisits {
 #pragma unroll 1
       for (std::int32_t i = first; i < end; ++i) {
         const bool sees = is_in(some, i);
+        const std::uint32_t k = word_of_products(Tiles::K::low_word(addresses_.k(at.stage))),
+                            v = word_of_products(Tiles::V::low_word(addresses_.v(at.stage)));
         ptx::wait(addresses_.is_full(at.stage, 0), at.parity);
         PWords<S, kTiles>
             p{};  // note: left as it is, registers keep it through the loop, as in mma/attend.cuh
         if (sees) {
           typename S::Acc acc[kTiles][4];
-          begin_qk<S, Tiles>(acc, q, Tiles::K::low_word(addresses_.k(at.stage)));
+          begin_qk<S, Tiles>(acc, q, k);
           ptx::wait_products<0>();
           ptx::pin(acc);
           const auto& constants = shared_.constants[at.stage];
@@ -123,8 +125,7 @@ class KeyBlockVisits {
         }
         if (sees)
           outputs.template add<typename Tiles::V>(
-              scheme, rows, p, Tiles::V::low_word(addresses_.v(at.stage)),
-              call_.packed.channels ? shared_.constants[at.stage].channels : nullptr);
+              scheme, rows, p, v, call_.packed.channels ? shared_.constants[at.stage].channels : nullptr);
         release(at.stage, kSets - 1);
         at.next();
       }
@@ -136,6 +137,12 @@ class KeyBlockVisits {
   static constexpr Blind kBlind = blind_rows<S>(kTile);
   static constexpr Pace kPace = pace_of<S>(kTile);
   static constexpr bool kForgetsTokens = Shared::kSharesOut || kBlind == Blind::adds_nothing;
+
+  /// A tile's low word. note: of the one buffer of 16-bit operands of 256 channels; not told that it is the
+  /// warp's, the compiler has each product's address come from registers of lanes.
+  static __device__ __forceinline__ std::uint32_t word_of_products(std::uint32_t word) {
+    return kSets > 1 ? tile::of_warp(word) : word;
+  }
 
   /// Blocks of which the warpgroup's rows see nothing.
   __device__ __forceinline__ void pass_blocks(std::int32_t count, Place<kStages>& at) {

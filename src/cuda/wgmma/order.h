@@ -21,6 +21,9 @@ struct RowTiles {
   Divider first, heads;
   std::int32_t first_row, rows, count;
   Divider together{1}, of_set{1};  ///< rows of a set, and its tiles
+  /// Query rows that a row's tile 0 has fewer than the others, which all are full; 0: the last tile is the
+  /// one that may have fewer.
+  std::int32_t lacking = 0;
 };
 
 struct TileNumber {
@@ -31,6 +34,15 @@ OCTET_HD TileNumber number_of_tile(const RowTiles& tiles, std::int32_t i) {
   if (i >= of_first) return {tiles.first_row + i - of_first, tiles.first};
   const std::int32_t set = i / tiles.of_set, in_set = i - set * tiles.of_set, turn = in_set / tiles.together;
   return {tiles.first_row + (set - turn) * tiles.together + in_set, tiles.first - 1 - turn};
+}
+
+/// Where a tile of so many query rows begins in its row, and how many of them are its own.
+OCTET_HD std::int32_t begin_of_tile(const RowTiles& tiles, std::int32_t tile, std::int32_t query_rows) {
+  const std::int32_t begin = tile * query_rows - tiles.lacking;
+  return begin > 0 ? begin : 0;
+}
+OCTET_HD std::int32_t own_rows(const RowTiles& tiles, std::int32_t begin, std::int32_t query_rows) {
+  return begin == 0 ? query_rows - tiles.lacking : query_rows;
 }
 
 /// One row after the other. tiles: of a row.
@@ -53,9 +65,13 @@ inline RowTiles short_ones_last(std::int64_t tiles, const HeadRows& rows) {
 }
 
 /// Of rows whose later tiles have more keys (a causal mask): the longest of up to `most` rows together come
-/// first. More rows give a shorter end, but all of a set's keys are read at the same time.
-inline RowTiles longest_first(std::int64_t tiles, const HeadRows& rows, std::int64_t most) {
+/// first. More rows give a shorter end, but all of a set's keys are read at the same time. lacking: query
+/// rows that `tiles` full ones have room for and a row has not. Its tile 0, which sees the fewest keys, lacks
+/// them, and not the last one, whose keys would be multiplied for few rows.
+inline RowTiles longest_first(std::int64_t tiles, const HeadRows& rows, std::int64_t most,
+                              std::int64_t lacking) {
   RowTiles of = row_after_row(tiles, rows);
+  of.lacking = static_cast<std::int32_t>(lacking);
   std::int64_t together = std::clamp<std::int64_t>(most, 1, rows.count);
   while (rows.count % together != 0) --together;
   of.together = Divider(together), of.of_set = Divider(together * tiles);

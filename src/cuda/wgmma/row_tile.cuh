@@ -44,11 +44,16 @@ class TileOrder {
   __device__ __forceinline__ bool is_last(std::int32_t i) const {
     return !kSharesOut || i + static_cast<std::int32_t>(gridDim.x) >= tiles_.count;
   }
+  /// Behind the tile's own rows: others, which threads compute beside them where the first tile lacks some,
+  /// are the next tile's.
+  __device__ __forceinline__ std::int32_t end_of(const RowTile& tile) const {
+    return min(tile.queries.length, tile.begin + own_rows(tiles_, tile.begin, kRows));
+  }
   /// Key blocks that rows of the tile see, of them those in the block of threads' range. note: a range is
   /// made anew where it is asked for, and no register has it through the loop of key blocks.
   __device__ __forceinline__ KeyBlocks blocks_of(const RowTile& tile) const {
     KeyBlocks blocks(call_, Visibility{call_, tile.queries.length, tile.keys.length}, tile.keys,
-                     tile.head / call_.group, tile.begin, kRows);
+                     tile.head / call_.group, tile.begin, own_rows(tiles_, tile.begin, kRows));
     if constexpr (kMayHaveRanges) {
       if (call_.has_ranges) [[unlikely]]
         blocks.keep(range_of(call_, visible_blocks(call_, tile.queries.length, tile.keys.length),
@@ -61,7 +66,7 @@ class TileOrder {
   __device__ __forceinline__ RowTile of_group(std::int32_t group, std::int32_t head) const {
     constexpr Divider rows(kRows);
     const std::int32_t index = sequence_of_group(call_.queries, group, rows);
-    return {(group - first_group_bound(call_.queries, index, rows)) * kRows, head,
+    return {begin_of_tile(tiles_, group - first_group_bound(call_.queries, index, rows), kRows), head,
             sequence_at(call_.queries, index), sequence_at(call_.keys, index)};
   }
 
