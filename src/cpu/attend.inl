@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/ask_for.h"
 #include "cpu/bias.inl"
 #include "cpu/ends.inl"
 #include "cpu/fixed_rows.inl"
@@ -264,7 +265,8 @@ class RowsNest {
   /// Few rows against the key blocks [first, last), each stage for all of them before the next begins: K and
   /// V come from memory, and the processor fetches a long run of lines ahead by itself, but finds each run
   /// anew. What lies between two runs of one key block each takes as long as the softmax.
-  void visit_run(const KeySpan& blocks) {
+  /// note: not inlined, for part() is the loop of many rows.
+  __attribute__((noinline)) void visit_run(const KeySpan& blocks) {
     ThisVisit visits[kRunBlocks];
     std::int64_t count = 0;
     for (std::int64_t b = blocks.first; b < blocks.last; ++b) {
@@ -274,6 +276,7 @@ class RowsNest {
       multiply_qk(visits[count++]);
     }
     for (std::int64_t i = 0; i < count; ++i) {
+      if (call_.ahead.near()) ask_for_values(visits[0].block, i);
       use_set(i);
       read_bias_again(visits[i]);
       softmax(visits[i]);
@@ -284,6 +287,14 @@ class RowsNest {
       open_values(visits[i].block);
       multiply_pv(visits[i]);
     }
+  }
+
+  /// A part of what P V of a run reads first, behind what the run before has asked for: memory rests during
+  /// the softmaxes. note: of 48 KiB of the first-level cache.
+  void ask_for_values(const OpenBlock<S>& first, std::int64_t part) const {
+    constexpr std::int64_t kBytes = 2048;
+    const std::int64_t begin = call_.ahead.first_level + part * kBytes;
+    ask_for<Nearness::first_level>(non_finite_.packed(first), begin, begin + kBytes);
   }
 
   /// Whose scores and codes the stages work on: those of a run's i-th key block.

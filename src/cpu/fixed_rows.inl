@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 
+#include "base/ask_for.h"
 #include "cpu/fixed.inl"
 #include "cpu/visit.inl"
 #include "cpu/word_rows.inl"
@@ -36,10 +37,15 @@ class FixedRows : public WordRows<S, Isa> {
   /// Asks for the constants of the block's keys, which come from memory as K and V do.
   void fetch_constants(const ThisVisit& visit) const {
     const std::int64_t begin = visit.block.begin, keys = visit.block.keys();
+    const auto fetch = [&](const void* from, std::int64_t bytes) {
+      if (call_.ahead.near())
+        ask_for<Nearness::first_level>(from, 0, bytes);
+      else
+        ask_for(from, 0, bytes);
+    };
     fetch(call_.head.fixed.level + 4 * begin, 4 * keys);
-    fetch(reinterpret_cast<const std::byte*>(call_.head.fixed.mass + begin), 2 * keys);
-    if (constants(visit).k_one_scale == 0)
-      fetch(reinterpret_cast<const std::byte*>(call_.head.keys + begin), 4 * keys);
+    fetch(call_.head.fixed.mass + begin, 2 * keys);
+    if (constants(visit).k_one_scale == 0) fetch(call_.head.keys + begin, 4 * keys);
   }
 
   /// What the tiles of Q K^T need to end in words, from key visit.low on, where no row has a bias. factor:
@@ -121,12 +127,6 @@ class FixedRows : public WordRows<S, Isa> {
     }
     clear_unseen(memory_, visit, this->first_key(visit));
     return peaks;
-  }
-
-  static void fetch(const std::byte* from, std::int64_t bytes) {
-    constexpr std::int64_t kLine = 64;
-    constexpr int kRead = 0, kSecondLevel = 2;
-    for (std::int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + at, kRead, kSecondLevel);
   }
 
   const FixedBlock& constants(const ThisVisit& visit) const {

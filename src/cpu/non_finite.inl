@@ -35,10 +35,15 @@ class NonFiniteValues {
         finite_(memory),
         keys_(reinterpret_cast<std::int32_t*>(memory + values_bytes(memory_.padded, call_.dim_v))) {}
 
+  /// V of a key block as it was packed.
+  const std::byte* packed(const OpenBlock<S>& block) const {
+    return call_.head.v + block.begin / group_elements(kV) * 4 * call_.dim_v;
+  }
+
   /// V of a key block for the products: where it is, or where there is NaN or Inf in it a copy with zeros for
   /// these.
   const std::byte* without(const OpenBlock<S>& block) {
-    v_ = call_.head.v + block.begin / group_elements(kV) * 4 * call_.dim_v;
+    v_ = packed(block);
     count_ = 0;
     if constexpr (kFloats) {
       if (call_.head.non_finite[block.index]) {

@@ -9,6 +9,9 @@ namespace octet::cpu {
 /// into the second-level one; 0: none.
 struct Ahead {
   std::int64_t first_level = 0, second_level = 0;
+
+  /// Whether whatever is asked for goes into the first-level cache.
+  bool near() const { return first_level != 0 && second_level == 0; }
 };
 
 /// Rows of `a` times columns of `b`, `steps` groups of 4 bytes deep. A column is one vector wide.
