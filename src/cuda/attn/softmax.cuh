@@ -32,10 +32,10 @@ enum class Masses { of_quad, of_lane };
 /// they are, or take weights of nothing (blind_step() of the contract), which costs no choice.
 enum class Blind { is_left_out, adds_nothing };
 
-/// Whether the compiler may have instructions that make weights of one 32 keys beside those of others. It
+/// Whether the compiler may have instructions that make weights of some keys beside those of others. It
 /// then begins with the arguments of many exponentials, and ends with exponentials alone
 /// (docs/cuda-measurements.md).
-enum class Pace { free, by_32_keys };
+enum class Pace { free, by_halves, by_32_keys };
 
 /// Schemes whose row sum is the online softmax's: four lanes' own sums can be added at the row's end
 /// (close_rows).
@@ -298,6 +298,8 @@ class BlockSoftmax {
     for (int i = 0; i < kTiles; i += 2) {
       if constexpr (kPace == Pace::by_32_keys) {
         if (i % 4 == 0) __syncwarp();
+      } else if constexpr (kPace == Pace::by_halves) {
+        if (i == kTiles / 2) __syncwarp();
       }
       const decltype(Keys::pair(keys, 0)) pair[2] = {Keys::pair(keys, i * 8 + column()),
                                                      Keys::pair(keys, i * 8 + 8 + column())};

@@ -101,12 +101,13 @@ constexpr Blind blind_rows(const Tile& tile) {
 }
 
 /// How weights are made of scores whose block's largest is known: as measured, 2 to 4 % of int8_full and of
-/// int8 at 128 channels. (docs/cuda-measurements.md)
+/// int8 at 128 channels, 4 to 5 of int8_channel there, which spills by 32 keys. (docs/cuda-measurements.md)
 template <class S>
 constexpr Pace pace_of(const Tile& tile) {
   constexpr bool kAdds = requires { S::kAddsAsTheyAre; };
-  const bool gains = kAdds || (tile.head_dim == 128 && WeighsEarly<S>);
-  return S::kP == Operand::u8 && gains ? Pace::by_32_keys : Pace::free;
+  if (S::kP != Operand::u8) return Pace::free;
+  if (kAdds || (tile.head_dim == 128 && WeighsEarly<S>)) return Pace::by_32_keys;
+  return tile.head_dim == 128 && kKeyWords<S> == 1 ? Pace::by_halves : Pace::free;
 }
 
 /// Whether weights do not wait for a block's largest score, and Q K^T of the next block is under way while
