@@ -290,7 +290,7 @@ class RowsNest {
   }
 
   /// A part of what P V of a run reads first, behind what the run before has asked for: memory rests during
-  /// the softmaxes. note: of 48 KiB of the first-level cache.
+  /// the softmaxes. note: 32 KiB of a run, where the first-level cache has 48.
   void ask_for_values(const OpenBlock<S>& first, std::int64_t part) const {
     constexpr std::int64_t kBytes = 2048;
     const std::int64_t begin = call_.ahead.first_level + part * kBytes;
