@@ -31,7 +31,7 @@ class Call {
         memory_(memory),
         longest_q_(longest(problem.q, problem.desc.tokens_q)),
         longest_k_(longest(problem.k, problem.desc.tokens_k)),
-        rows_(longest_q_, nest.packing.rows),
+        rows_(longest_q_, problem.q.count * problem.desc.heads_q, nest.packing.rows),
         asks_(asks_for_rows(problem)) {
     table_.resize(static_cast<std::size_t>(nest.table_entries(problem.desc.options)));
     nest.fill_table(problem.desc.options, table_.data());

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <thread>
 
 #include "call/problem.h"
 #include "cpu/kernel.h"
@@ -14,16 +15,21 @@ namespace octet::cpu {
 /// which read K and V twice as fast as they come from L2: with 96 rows 197 keys take 7 % less, 1,024 keys 1
 /// to 3.
 constexpr std::int64_t most_rows(std::int64_t group) { return group == 16 ? 96 : 48; }
+/// The same of a call that has work for every processor all the same: what a unit takes beside its rows is
+/// less of a row (AVX-512's groups of 12 on Zen 5: 197 keys take 1 to 3 % less, 1,024 keys up to 2; with 144
+/// rows no less than that).
+constexpr std::int64_t most_rows_of_many(std::int64_t group) { return group == 12 ? 96 : most_rows(group); }
 
 /// How a sequence's rows are cut into units: equal shares, in whole groups of rows. The rows that one more
 /// group ends (5 of 197 tokens, one of a window's 49) go with the unit before them: what a unit takes beside
 /// its rows is more than theirs.
 class RowShares {
  public:
-  RowShares(std::int64_t longest, std::int64_t group) : group_(group), rows_(group) {
-    const std::int64_t most = most_rows(group),
-                       shares = std::max<std::int64_t>(1, (longest - group + most - 1) / most);
-    rows_ = std::clamp(round_up((longest + shares - 1) / shares, group), group, most);
+  /// longest: rows of the longest sequence; sequences: times heads.
+  RowShares(std::int64_t longest, std::int64_t sequences, std::int64_t group)
+      : group_(group), rows_(share(longest, most_rows_of_many(group))) {
+    static const std::int64_t processors = std::thread::hardware_concurrency();
+    if (sequences * units(longest) < 2 * processors) rows_ = share(longest, most_rows(group));
   }
   /// Units of a sequence.
   std::int64_t units(std::int64_t tokens) const {
@@ -40,6 +46,11 @@ class RowShares {
   }
 
  private:
+  std::int64_t share(std::int64_t longest, std::int64_t most) const {
+    const std::int64_t shares = std::max<std::int64_t>(1, (longest - group_ + most - 1) / most);
+    return std::clamp(round_up((longest + shares - 1) / shares, group_), group_, most);
+  }
+
   std::int64_t group_, rows_;
 };
 
