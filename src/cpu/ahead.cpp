@@ -26,7 +26,7 @@ WantedRows rows_of(const TensorView& x, const call::Problem& problem, const Unit
 
 Ahead ahead_of_few_rows() {
   // Granite Rapids: 8 KiB without the first level take 3 to 5 % longer, 2 KiB with it 1 to 9. Zen 5: 4 KiB
-  // take int8's four rows 7 % longer than 8, 2 KiB 10; 12 and 16 are alike with four rows and up to 5 %
+  // take int8's four rows 7 % longer than 8, 2 KiB 10; 12 and 16 are alike with four rows and up to 3 %
   // slower with one.
   constexpr std::int64_t kFirstLevel = 512, kSecondLevel = 4096, kNear = 8192;
   static const Ahead ahead = !gains_by_asking()    ? Ahead{}

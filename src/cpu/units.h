@@ -16,8 +16,8 @@ namespace octet::cpu {
 /// to 3.
 constexpr std::int64_t most_rows(std::int64_t group) { return group == 16 ? 96 : 48; }
 /// The same of a call that has work for every processor all the same: what a unit takes beside its rows is
-/// less of a row (AVX-512's groups of 12 on Zen 5: 197 keys take 1 to 3 % less, 1,024 keys up to 2; with 144
-/// rows no less than that).
+/// less of a row (AVX-512's groups of 12 on Zen 5: 197 keys take 1 to 3 % less, 1,024 keys up to 2; 144 rows
+/// are no better).
 constexpr std::int64_t most_rows_of_many(std::int64_t group) { return group == 12 ? 96 : most_rows(group); }
 
 /// How a sequence's rows are cut into units: equal shares, in whole groups of rows. The rows that one more

@@ -101,7 +101,7 @@ constexpr Blind blind_rows(const Tile& tile) {
 }
 
 /// How weights are made of scores whose block's largest is known: as measured, 2 to 4 % of int8_full and of
-/// int8 at 128 channels, 4 to 5 of int8_channel there, which spills by 32 keys. (docs/cuda-measurements.md)
+/// int8 at 128 channels, 2 to 5 of int8_channel there, which spills by 32 keys. (docs/cuda-measurements.md)
 template <class S>
 constexpr Pace pace_of(const Tile& tile) {
   constexpr bool kAdds = requires { S::kAddsAsTheyAre; };
