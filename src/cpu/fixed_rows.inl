@@ -60,7 +60,7 @@ class FixedRows : public WordRows<S, Isa> {
   /// of them fit. Each stage takes all rows before the next begins: a row's own stages wait for each other.
   /// note: not inlined. Within a visit gcc 12 keeps pointers of the rows' loops in vector registers, and
   /// 197 keys took 3 % longer (Zen 4).
-  __attribute__((noinline)) bool softmax(Group& group, ThisVisit& visit) const {
+  __attribute__((noinline, aligned(64))) bool softmax(Group& group, ThisVisit& visit) const {
     make_words(group, visit);
     I32 peaks;
     F32 sums[kRows];
