@@ -2,8 +2,10 @@
 """Checks the machine code of the CPU backend. Usage: micro_kernels.py OBJDUMP NM OBJECT...
 
 In a function that multiplies (a register tile) every vector lives in a register: one that goes through the stack is a
-spill, and costs more than the multiplication. And no object of an instruction set defines a weak symbol: the linker
-might take its code for another object's, which then runs on a processor without those instructions.
+spill, and costs more than the multiplication. A nest's loop over the key blocks of a step of decoding asks memory for
+what it reads next, and int8's for its keys' constants, into either cache: a compiler may take functions that only ask
+for ones without effect, and leave them out. And no object of an instruction set defines a weak symbol: the linker might
+take its code for another object's, which then runs on a processor without those instructions.
 """
 import re
 import subprocess
@@ -12,11 +14,14 @@ import sys
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
 MULTIPLIES = re.compile(r"\b(vpdpbusds?|vpdpwssds?|vpmaddwd|vfmadd\d+ps|vdpbf16ps|tdpb[su]{2}d|tdpbf16ps)\b")
 ON_STACK = re.compile(r"%[xyz]mm\d+.*\(%rsp|\(%rsp[^)]*\).*%[xyz]mm\d+")
+NEST = re.compile(r"/cpu/\w+\.cpp\.o$")
+RUN_OF_BLOCKS = "::visit_run("
+OF_INT8 = "FoldedU8<"
 ON_FRAME = re.compile(r"%[xyz]mm\d+.*\(%rbp|\(%rbp[^)]*\).*%[xyz]mm\d+")
 
 
-def spills(disassembly: str) -> tuple[int, list[str]]:
-    """Functions that multiply, and what each of them that spills does."""
+def functions_of(disassembly: str) -> dict[str, list[str]]:
+    """Their instructions, by name."""
     functions: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in disassembly.splitlines():
@@ -24,8 +29,13 @@ def spills(disassembly: str) -> tuple[int, list[str]]:
             lines = functions.setdefault(found.group(1), [])
         else:
             lines.append(line.strip())
+    return functions
+
+
+def spills(disassembly: str) -> tuple[int, list[str]]:
+    """Functions that multiply, and what each of them that spills does."""
     wrong, tiles = [], 0
-    for name, code in functions.items():
+    for name, code in functions_of(disassembly).items():
         if not any(MULTIPLIES.search(line) for line in code):
             continue
         tiles += 1
@@ -34,6 +44,20 @@ def spills(disassembly: str) -> tuple[int, list[str]]:
         if found:
             wrong.append(f"{name} keeps vectors on the stack {len(found)} times, first: {found[0]}")
     return tiles, wrong
+
+
+def unasked(disassembly: str) -> tuple[int, list[str]]:
+    """Loops over a run of key blocks, and those that ask for too little."""
+    wrong, runs = [], 0
+    for name, code in functions_of(disassembly).items():
+        if RUN_OF_BLOCKS not in name:
+            continue
+        runs += 1
+        asks = {"first": "prefetcht0", "second": "prefetcht1"} if OF_INT8 in name else {"first": "prefetcht0"}
+        for level, instruction in asks.items():
+            if not any(instruction in line for line in code):
+                wrong.append(f"{name} asks for nothing into the {level}-level cache: no {instruction}")
+    return runs, wrong
 
 
 def weak_symbols(table: str) -> list[str]:
@@ -49,6 +73,11 @@ def check_itself() -> None:
     assert spills(tile + "  2: vmovdqu64 %zmm3,(%rbp,%rax,1)\n") == (1, [])
     assert spills("0000 <tile>:\n  0: mov %rsp,%rbp\n  1: vpmaddwd %ymm1,%ymm2,%ymm3\n  2: vmovdqa %ymm3,-0x40(%rbp)\n")[1]
     assert spills("0000 <copy>:\n  1: vmovdqu %xmm3,0x40(%rsp)\n") == (0, [])
+    of_values, of_constants = "  1: prefetcht0 (%rax)\n", "  2: prefetcht1 0x40(%rax,%rdx,4)\n"
+    nest, int8_nest = "0000 <Nest<F32Scheme>::visit_run(Span)>:\n", "0000 <Nest<FoldedU8<L>>::visit_run(Span)>:\n"
+    assert unasked(nest + of_values) == (1, [])
+    assert unasked(nest)[1] and unasked(int8_nest + of_values)[1] and unasked(int8_nest + of_constants)[1]
+    assert unasked(int8_nest + of_values + of_constants) == (1, [])
     assert weak_symbols("0000 W std::max\n0000 T octet::tile\n") == ["0000 W std::max"]
 
 
@@ -59,7 +88,7 @@ def run(*command: str) -> str:
 def main() -> int:
     check_itself()
     objdump, nm, *objects = sys.argv[1:]
-    wrong, tiles = [], 0
+    wrong, tiles, runs = [], 0, 0
     for path in objects:
         name = re.sub(r"^.*\.dir/", "", path)
         wrong += [f"{name}: weak symbol {line}" for line in weak_symbols(run(nm, "--defined-only", "-C", path))]
@@ -69,7 +98,14 @@ def main() -> int:
                 wrong.append(f"{name}: no function multiplies; does the test know its instruction?")
             tiles += count
             wrong += [f"{name}: {text}" for text in spilled]
-    print("\n".join(wrong) or f"micro_kernels: {tiles} register tiles, none spills; {len(objects)} objects without weak symbols")
+        elif NEST.search(path):
+            count, silent = unasked(run(objdump, "-d", "--no-show-raw-insn", "-C", path))
+            if count == 0:
+                wrong.append(f"{name}: no loop over a run of key blocks; does the test know its name?")
+            runs += count
+            wrong += [f"{name}: {text}" for text in silent]
+    print("\n".join(wrong) or f"micro_kernels: {tiles} register tiles, none spills; {runs} loops over key blocks that ask ahead; "
+                              f"{len(objects)} objects without weak symbols")
     return 1 if wrong else 0
 
 
