@@ -110,9 +110,8 @@ struct RowsIn {
     }
   };
 
-  /// The same of rows in their order: the largest lanes of as many as a register has lanes are found
-  /// together. note: 6 % of the butterfly's time on Zen 4. Rows that are only looked at take a fifth longer
-  /// so.
+  /// The same of up to as many rows as a register has lanes, the largest lanes of which are found together.
+  /// note: 6 % of the butterfly's time on Zen 4. Rows that are only looked at take a fifth longer so.
   struct PeaksTogether {
     static constexpr bool kTogether = !simd::kIsPair<typename L::I32>;
 
@@ -123,25 +122,18 @@ struct RowsIn {
 
     OCTET_HOST void see(std::int64_t row, const Peak& peak) {
       if (!kTogether || !peaks.largest) return peaks.see(row, peak);
-      const std::int64_t place = row % kWidth;
-      waiting[place] = peak.single == 0 ? peak.lanes : L::max_i32(peak.lanes, peak.single);
-      if (place == kWidth - 1) put(row - place, kWidth);
+      waiting[row] = peak.single == 0 ? peak.lanes : L::max_i32(peak.lanes, peak.single);
     }
     /// After the last of `count` rows.
-    OCTET_HOST void end(std::int64_t count) {
-      if (kTogether && peaks.largest && count % kWidth != 0) put(count / kWidth * kWidth, count % kWidth);
-    }
-
-   private:
-    OCTET_HOST void put([[maybe_unused]] std::int64_t first, [[maybe_unused]] std::int64_t count) {
+    OCTET_HOST void end([[maybe_unused]] std::int64_t count) {
       if constexpr (kTogether) {
-        typename L::I32 rows[kWidth];
-        for (std::int64_t i = 0; i < kWidth; ++i) rows[i] = i < count ? waiting[i] : typename L::I32{};
-        const typename L::I32 found = simd::largest_lanes(rows);
+        if (!peaks.largest) return;
+        for (std::int64_t i = count; i < kWidth; ++i) waiting[i] = typename L::I32{};
+        const typename L::I32 found = simd::largest_lanes(waiting);
         if (count == kWidth)
-          L::store(reinterpret_cast<std::int32_t*>(peaks.largest) + first, found);
+          L::store(reinterpret_cast<std::int32_t*>(peaks.largest), found);
         else
-          __builtin_memcpy(peaks.largest + first, &found, static_cast<std::size_t>(4 * count));
+          __builtin_memcpy(peaks.largest, &found, static_cast<std::size_t>(4 * count));
         peaks.all.see(Peak{found});
       }
     }
@@ -243,10 +235,12 @@ struct RowsIn {
   static OCTET_HOST void rotate_vectors(const Turn& t, std::int64_t row, std::int64_t c,
                                         const Steps<kCount, kShifts>& steps, Peak (&peak)[kRows]) {
     constexpr int kAll = kRows * kCount;
-    const float* from = t.from + row * t.from_stride + c;
-    float* to = t.to + row * t.to_stride + c;
+    // In variables of their own, which no store to `to` might change.
+    const std::int64_t from_stride = t.from_stride, to_stride = t.to_stride;
+    const float* from = t.from + row * from_stride + c;
+    float* to = t.to + row * to_stride + c;
     typename L::F32 x[kAll];
-    for (int i = 0; i < kAll; ++i) x[i] = L::load(from + i / kCount * t.from_stride + i % kCount * kWidth);
+    for (int i = 0; i < kAll; ++i) x[i] = L::load(from + i / kCount * from_stride + i % kCount * kWidth);
     if constexpr (kShifts)
       for (int i = 0; i < kAll; ++i) x[i] = x[i] - steps.shift[i % kCount];
     for (int i = 0; i < kAll; ++i) x[i] = x[i] * steps.factor[i % kCount];
@@ -258,8 +252,9 @@ struct RowsIn {
         x[i] = a + b;
         x[i + stride] = a - b;
       }
+#pragma GCC unroll 8
     for (int i = 0; i < kAll; ++i) {
-      L::store(to + i / kCount * t.to_stride + i % kCount * kWidth, x[i]);
+      L::store(to + i / kCount * to_stride + i % kCount * kWidth, x[i]);
       peak[i / kCount].see(L{}, x[i]);
     }
   }
@@ -287,6 +282,7 @@ struct RowsIn {
       Peak peak[kRows];
       for (int r = 0; r < kRows; ++r) t.ask_for_next(row + r);
       rotate_vectors<kCount, kShifts, kRows>(t, row, 0, steps, peak);
+#pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) peaks.see(row + r, peak[r]);
     }
     return row;
@@ -384,7 +380,8 @@ struct RowsIn {
       return peaks.all.bits();
     }
     PeaksTogether together(largest);
-    constexpr std::int64_t kRows = 16;  // stay in the first-level cache from one pass over them to the next
+    // Stay in the first-level cache from one pass over them to the next.
+    constexpr std::int64_t kRows = PeaksTogether::kTogether ? kWidth : 16;
     const std::int64_t row_bytes = x.stride * (x.dtype == DType::f32 ? 4 : 2);
     for (std::int64_t r = 0; r < x.count; r += kRows) {
       Rows some = x;
