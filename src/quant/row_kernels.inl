@@ -110,13 +110,16 @@ struct RowsIn {
     }
   };
 
-  /// The same of up to as many rows as a register has lanes, the largest lanes of which are found together.
-  /// note: 6 % of the butterfly's time on Zen 4. Rows that are only looked at take a fifth longer so.
+  /// The same of up to kRows rows, the largest lanes of as many of which as a register has lanes are found
+  /// together. note: 6 % of the butterfly's time on Zen 4. Rows that are only looked at take a fifth longer
+  /// so.
   struct PeaksTogether {
+    static constexpr std::int64_t kRows = 16;
     static constexpr bool kTogether = !simd::kIsPair<typename L::I32>;
+    static_assert(!kTogether || kRows % kWidth == 0);
 
     Peaks peaks;
-    typename L::I32 waiting[kTogether ? kWidth : 1];
+    typename L::I32 waiting[kTogether ? kRows : 1];
 
     OCTET_HOST explicit PeaksTogether(std::uint32_t* largest) : peaks{largest} {}
 
@@ -128,13 +131,17 @@ struct RowsIn {
     OCTET_HOST void end([[maybe_unused]] std::int64_t count) {
       if constexpr (kTogether) {
         if (!peaks.largest) return;
-        for (std::int64_t i = count; i < kWidth; ++i) waiting[i] = typename L::I32{};
-        const typename L::I32 found = simd::largest_lanes(waiting);
-        if (count == kWidth)
-          L::store(reinterpret_cast<std::int32_t*>(peaks.largest), found);
-        else
-          __builtin_memcpy(peaks.largest, &found, static_cast<std::size_t>(4 * count));
-        peaks.all.see(Peak{found});
+        for (std::int64_t i = count; i < kRows; ++i) waiting[i] = typename L::I32{};
+        for (std::int64_t r = 0; r < count; r += kWidth) {
+          auto& rows = *reinterpret_cast<typename L::I32(*)[kWidth]>(waiting + r);
+          const typename L::I32 found = simd::largest_lanes(rows);
+          const std::int64_t here = count - r;
+          if (here >= kWidth)
+            L::store(reinterpret_cast<std::int32_t*>(peaks.largest) + r, found);
+          else
+            __builtin_memcpy(peaks.largest + r, &found, static_cast<std::size_t>(4 * here));
+          peaks.all.see(Peak{found});
+        }
       }
     }
   };
@@ -381,7 +388,7 @@ struct RowsIn {
     }
     PeaksTogether together(largest);
     // Stay in the first-level cache from one pass over them to the next.
-    constexpr std::int64_t kRows = PeaksTogether::kTogether ? kWidth : 16;
+    constexpr std::int64_t kRows = PeaksTogether::kRows;
     const std::int64_t row_bytes = x.stride * (x.dtype == DType::f32 ? 4 : 2);
     for (std::int64_t r = 0; r < x.count; r += kRows) {
       Rows some = x;

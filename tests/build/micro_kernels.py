@@ -14,10 +14,10 @@ import sys
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
 MULTIPLIES = re.compile(r"\b(vpdpbusds?|vpdpwssds?|vpmaddwd|vfmadd\d+ps|vdpbf16ps|tdpb[su]{2}d|tdpbf16ps)\b")
 ON_STACK = re.compile(r"%[xyz]mm\d+.*\(%rsp|\(%rsp[^)]*\).*%[xyz]mm\d+")
+ON_FRAME = re.compile(r"%[xyz]mm\d+.*\(%rbp|\(%rbp[^)]*\).*%[xyz]mm\d+")
 NEST = re.compile(r"/cpu/\w+\.cpp\.o$")
 RUN_OF_BLOCKS = "::visit_run("
 OF_INT8 = "FoldedU8<"
-ON_FRAME = re.compile(r"%[xyz]mm\d+.*\(%rbp|\(%rbp[^)]*\).*%[xyz]mm\d+")
 
 
 def functions_of(disassembly: str) -> dict[str, list[str]]:
