@@ -24,8 +24,11 @@ __global__ __launch_bounds__(kThreads) void clear_words(const __grid_constant__ 
   if (i < plan.told / 4) reinterpret_cast<uint4*>(plan.of_leaves)[i] = {kUntold, kUntold, kUntold, kUntold};
 }
 
-/// Of K and V, or of one of them.
-template <class Shape>
+enum class Given { k, v, both };
+
+/// note: a kernel each, for where one was given that had the code of both, Q, K and V in a call each took 139
+/// instead of 132 us (docs/numerics/quantisation.md).
+template <class Shape, Given kGiven>
 __global__ __launch_bounds__(kOnePassThreads,
                              1) void encode_in_one_pass(const __grid_constant__ OnePassRows k,
                                                         const __grid_constant__ OnePassRows v,
@@ -33,12 +36,14 @@ __global__ __launch_bounds__(kOnePassThreads,
 #if __CUDA_ARCH__ >= 900  // note: what waits for barriers is in no older code, see is_built()
   extern __shared__ __align__(128) uint4 shared_memory[];  // row_place() counts on it
   auto& shared = *reinterpret_cast<LeafRing<Shape, kCoders>*>(shared_memory);
+  constexpr bool kHasK = kGiven != Given::v, kHasV = kGiven != Given::k;
   const int thread = static_cast<int>(threadIdx.x);
   const OnePass<Shape, Work::shifted_and_rotated> of_k(k, shared);
   const OnePass<Shape, Work::multiplied> of_v(v, shared);
   if (thread == 0) {
     shared.open();
-    of_k.open(), of_v.open();
+    if constexpr (kHasK) of_k.open();
+    if constexpr (kHasV) of_v.open();
   }
   if (thread < Shape::kDim / kChannels) shared.flips[thread] = signs.flips[thread];
   __syncthreads();
@@ -48,10 +53,13 @@ __global__ __launch_bounds__(kOnePassThreads,
     ptx::wait_for_earlier_kernels();
     ptx::let_the_next_kernel_start();
   }
-  if (of_k.is_there()) of_k.run();
-  if (!of_v.is_there()) return;
-  do of_v.run();
-  while (of_v.has_unit_again());
+  if constexpr (kHasK)
+    if (of_k.is_there()) of_k.run();
+  if constexpr (kHasV) {
+    if (!of_v.is_there()) return;
+    do of_v.run();
+    while (of_v.has_unit_again());
+  }
 #endif
 }
 
@@ -60,7 +68,7 @@ __global__ __launch_bounds__(kOnePassThreads,
 bool is_built() {
   constexpr int kLeastPtx = 90;
   cudaFuncAttributes built;
-  return cudaFuncGetAttributes(&built, encode_in_one_pass<SegmentShape<128>>) == cudaSuccess &&
+  return cudaFuncGetAttributes(&built, encode_in_one_pass<SegmentShape<128>, Given::both>) == cudaSuccess &&
          built.ptxVersion >= kLeastPtx && runtime::launches_together();
 }
 
@@ -81,7 +89,9 @@ cudaError_t launch_one_pass_of(std::span<const OnePassOperand> operands, void* s
   }
   v.before = k.plan.leaves;
   constexpr int kBytes = sizeof(LeafRing<Shape, kCoders>);
-  auto* const kernel = encode_in_one_pass<Shape>;
+  auto* kernel = encode_in_one_pass<Shape, Given::both>;
+  if (v.plan.leaves == 0) kernel = encode_in_one_pass<Shape, Given::k>;
+  if (k.plan.leaves == 0) kernel = encode_in_one_pass<Shape, Given::v>;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   return runtime::launch_together(kernel, std::min(k.plan.leaves + v.plan.leaves, processors()),
                                   kOnePassThreads, kBytes, stream, k, v, signs);
