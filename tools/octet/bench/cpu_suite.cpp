@@ -38,7 +38,7 @@ struct Cell {
 /// Key blocks that make a difference on a shape: one that holds all keys is as good as any wider one.
 std::vector<std::int64_t> blocks_of(const CpuWorkload& w) {
   if (w.kind == Kind::decode) return {128};
-  std::vector<std::int64_t> blocks{128, 256, 512};
+  std::vector<std::int64_t> blocks{128, 256, 512, 1024};
   if (w.kind == Kind::longer) blocks = {128, 512};
   while (blocks.size() > 1 && blocks[blocks.size() - 2] >= w.tokens_k) blocks.pop_back();
   return blocks;

@@ -127,15 +127,17 @@ std::string blocks_table(const StoredRun& run) {
                {"128"},
                {"256"},
                {"512"},
+               {"1024"},
                {"RMSE, 128"},
                {"256"},
-               {"512"}});
+               {"512"},
+               {"1024"}});
   for (const std::string& workload : run.names("workload", StoredRun::Side::octet)) {
     if (run.is_decode(workload)) continue;
     for (const std::string& variant : run.names("variant", StoredRun::Side::octet, workload)) {
       std::vector<std::string> cells{shape_text(run, workload), variant}, errors;
       bool any = false;
-      for (const std::int64_t block : {128, 256, 512}) {
+      for (const std::int64_t block : {128, 256, 512, 1024}) {
         const Json* row = run.best_without_quantisation({workload, variant, 1, {}, block});
         any |= row && block != 128;
         cells.push_back(percent(number(row, "percent_of_peak") / 100));
