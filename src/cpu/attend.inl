@@ -314,7 +314,7 @@ class RowsNest {
     visit.live = call_.rows - g * kRows < kRows ? call_.rows - g * kRows : kRows;
     const KeySpan& all = call_.seen_by_all;
     if (!bias_.any() && all.first <= block.begin && block.end <= all.last) {
-      for (std::int64_t r = 0; r < visit.live; ++r) visit.keys[r] = {0, block.keys()};
+      for (KeySpan& keys : visit.keys) keys = {0, block.keys()};
       visit.low = 0, visit.high = round_up(block.keys(), kLanes), visit.last = block.keys();
       visit.seen = (1u << visit.live) - 1, visit.whole = true;
     } else if (!find_keys(visit)) {

@@ -28,6 +28,10 @@ struct FixedSoftmax {
   static constexpr std::int64_t kChunk = 2 * kRun;       ///< keys whose codes are stored together
   static constexpr std::int64_t kPBytes = kPBytesOf<S, Isa>;
 
+  /// Runs of a key block that rows take without a loop: those of 128 keys where vectors have 64 bytes.
+  static constexpr int kTogether = 4;
+  static_assert(kTogether <= fixed16::kPairsPerSum);
+
   /// What stands for a key that nobody sees: its word is 0, the least.
   static constexpr float kNoLevel = -0x1p64f;
 
@@ -111,18 +115,47 @@ struct FixedSoftmax {
     U16 most[kRows];
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) most[r] = load<U16>(rows.words + r * rows.words_row);
-    for (std::int64_t j = 1; j < runs; ++j)
+    const auto see = [&](std::int64_t run) {
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r)
-        most[r] = Isa::largest_words(most[r], load<U16>(rows.words + r * rows.words_row + 2 * kRun * j));
+        most[r] = Isa::largest_words(most[r], load<U16>(rows.words + r * rows.words_row + 2 * kRun * run));
+    };
+    static_assert(kTogether == 4);
+    if (runs == kTogether)
+      see(1), see(2), see(3);
+    else
+      for (std::int64_t run = 1; run < runs; ++run) see(run);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) largest[r] = reinterpret_cast<I32>(most[r]);
   }
 
+  /// Codes of P from kRuns vectors of words; returns the sum of w r, in lanes.
+  template <int kRuns>
+  static I32 weigh_of(const std::byte* words, std::int32_t peak, const std::uint16_t* mass, std::byte* p) {
+    const auto largest = simd::fill<U16>(static_cast<std::uint16_t>(peak));
+    U16 of[kRuns];
+#pragma GCC unroll 8
+    for (int run = 0; run < kRuns; ++run)
+      of[run] = Isa::template weight<Mantissa>(largest, load<U16>(words + 2 * kRun * run));
+    I32 sum{};
+#pragma GCC unroll 8
+    for (int run = 0; run < kRuns; ++run)
+      sum = Isa::add_mass(sum, of[run], load<U16>(reinterpret_cast<const std::byte*>(mass + kRun * run)));
+#pragma GCC unroll 4
+    for (int run = 0; run < kRuns; run += 2)
+      Isa::store_weights(p + run * kRun * kPBytes, of[run], of[run + 1]);
+    return sum;
+  }
   /// weigh() of kRows such rows, counted from peak[r].
   template <int kRows>
   static void weigh_whole(const WholeRows& rows, const std::int32_t* peak, const std::uint16_t* mass,
                           std::int64_t runs, F32 (&sums)[kRows]) {
+    if (runs == kTogether) {
+      for (int r = 0; r < kRows; ++r)
+        sums[r] = L::to_f32(
+            weigh_of<kTogether>(rows.words + r * rows.words_row, peak[r], mass, rows.p + r * rows.p_row));
+      return;
+    }
     for (int r = 0; r < kRows; ++r) {
       stay_awake<Isa>(r, runs * kRun);
       const auto largest = simd::fill<U16>(static_cast<std::uint16_t>(peak[r]));
