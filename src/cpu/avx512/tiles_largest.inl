@@ -80,14 +80,14 @@ __attribute__((noinline)) void tiles_with_largest(const Tile& t, std::byte* larg
       OCTET_LEAST("26") OCTET_LEAST("27") OCTET_LEAST("29") OCTET_LEAST("30") OCTET_LEAST("31")
       OCTET_STORE_LARGEST("320", "24")
       OCTET_LEAST_OF(OCTET_SET_B)
-      OCTET_START_SET(OCTET_SET_A)
+      OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)
       OCTET_KEPT(OCTET_SET_B, OCTET_SET_A)
       OCTET_SPARE_REST_OF("0", OCTET_SET_A)
       OCTET_NEXT_PAIR
       "sub %[out_all], %[out]\n\t"
       "jmp 7f\n"
       "6:\n\t"
-      OCTET_START_SET(OCTET_SET_A)
+      OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)
       OCTET_KEPT(OCTET_SET_B, OCTET_SET_A)
       OCTET_SPARE_REST_OF("3", OCTET_SET_A)
       OCTET_NEXT_PAIR
@@ -95,7 +95,7 @@ __attribute__((noinline)) void tiles_with_largest(const Tile& t, std::byte* larg
       "7:\n\t"
       "decq %[pairs]\n\t"
       "jz 8f\n\t"
-      OCTET_START_SET(OCTET_SET_B)
+      OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_B)
       OCTET_KEPT(OCTET_SET_A, OCTET_SET_B)
       OCTET_SPARE_REST_OF("4", OCTET_SET_B)
       OCTET_NEXT_PAIR

@@ -1,0 +1,176 @@
+// Q K^T that ends in words: two columns at a time, in two sets of 12 sums by turns (woven.inl). While one set
+// is multiplied, the other becomes words; the words of a row are one vector, 32 keys. One set after another
+// would leave the multipliers idle for a quarter of the time at a head dim of 64. Of 12 rows the sets are the
+// first six and the others of the same columns, so that K is read once for all of them.
+#pragma once
+#include "cpu/avx512/tiles.inl"
+#include "cpu/avx512/woven.inl"
+
+namespace octet::cpu::avx512 {
+namespace {
+
+// Laid out as it runs.
+// clang-format off
+// One row of a step: its group in every lane, times two columns.
+#define OCTET_PAIR_ROW(ADDRESS, S0, S1)              \
+  "vpbroadcastd " ADDRESS ", %%zmm28\n\t"            \
+  "vpdpbusd %%zmm28, %%zmm24, %%zmm" S0 "\n\t"       \
+  "vpdpbusd %%zmm28, %%zmm25, %%zmm" S1 "\n\t"
+// A step of the sums S0...S11, row by row; W0...W5 go between its rows.
+#define OCTET_PAIR_STEP(S0, S1, S2, S3, S4, S5, S6, S7, S8, S9, S10, S11, W0, W1, W2, W3, W4, W5) \
+  "vmovdqu64 (%[b]), %%zmm24\n\t"                                                                 \
+  "vmovdqu64 (%[b],%[column]), %%zmm25\n\t" OCTET_PAIR_ROW("(%[a])", S0, S1)                      \
+      W0 OCTET_PAIR_ROW("(%[a],%[row])", S2, S3)                                                  \
+  W1 OCTET_PAIR_ROW("(%[a],%[row],2)", S4, S5)                                                    \
+  W2 OCTET_PAIR_ROW("(%[a3])", S6, S7)                                                            \
+  W3 OCTET_PAIR_ROW("(%[a3],%[row])", S8, S9)                                                     \
+  W4 OCTET_PAIR_ROW("(%[a3],%[row],2)", S10, S11) W5                                              \
+      "add %[step], %[b]\n\tadd $4, %[a]\n\t"                                                     \
+      "add $4, %[a3]\n\t"
+// Row ROW's sums of the other set to words. SCALE(offset, sum) multiplies by the keys' scales or does
+// nothing; the levels of the two columns are in zmm26 and zmm27.
+#define OCTET_CONVERT(S0, S1) "vcvtdq2ps %%zmm" S0 ", %%zmm" S0 "\n\tvcvtdq2ps %%zmm" S1 ", %%zmm" S1 "\n\t"
+#define OCTET_LEVEL(ROW, LEVEL, SUM) \
+  "vfmadd132ps 4*" ROW "(%[factor])%{1to16%}, %%zmm" LEVEL ", %%zmm" SUM "\n\t"
+#define OCTET_ROUND(S0, S1) "vcvtps2dq %%zmm" S0 ", %%zmm" S0 "\n\tvcvtps2dq %%zmm" S1 ", %%zmm" S1 "\n\t"
+#define OCTET_STORE_WORDS(S0, S1)                                         \
+  "vpackusdw %%zmm" S1 ", %%zmm" S0 ", %%zmm" S0 "\n\tvmovdqu64 %%zmm" S0 \
+  ", (%[out])\n\tadd %[out_row]"                                          \
+  ", %[out]\n\t"
+#define OCTET_WOVEN_STEP(SCALE, ROW, E0, E1, ...)                                             \
+  OCTET_PAIR_STEP(__VA_ARGS__, OCTET_CONVERT(E0, E1), SCALE("0", E0) SCALE("64", E1),         \
+                  OCTET_LEVEL(ROW, "26", E0) OCTET_LEVEL(ROW, "27", E1), OCTET_ROUND(E0, E1), \
+                  OCTET_STORE_WORDS(E0, E1), "")
+#define OCTET_ROW_OF_WORDS(SCALE, ROW, E0, E1)                                    \
+  OCTET_CONVERT(E0, E1) SCALE("0", E0) SCALE("64", E1) OCTET_LEVEL(ROW, "26", E0) \
+      OCTET_LEVEL(ROW, "27", E1) OCTET_ROUND(E0, E1) OCTET_STORE_WORDS(E0, E1)
+#define OCTET_NO_SCALE(OFFSET, SUM)
+#define OCTET_SCALE(OFFSET, SUM) "vmulps " OFFSET "(%[scale]), %%zmm" SUM ", %%zmm" SUM "\n\t"
+
+#define OCTET_LEVELS "vmovups (%[level]), %%zmm26\n\tvmovups 64(%[level]), %%zmm27\n\t"
+// On to the next two columns' words.
+#define OCTET_NEXT_WORDS(NEXT_SCALE) "add $128, %[level]\n\tsub %[out_back], %[out]\n\t" NEXT_SCALE
+#define OCTET_NEXT_SCALE "add $128, %[scale]\n\t"
+// The steps of one set of sums beside the words of the other, rows R0...R5.
+#define OCTET_WOVEN_6(SCALE, R0, R1, R2, R3, R4, R5, E0, E1, E2, E3, E4, E5, E6, E7, E8, E9, E10, E11, ...) \
+  OCTET_LEVELS OCTET_WOVEN_STEP(SCALE, R0, E0, E1, __VA_ARGS__)                                           \
+      OCTET_WOVEN_STEP(SCALE, R1, E2, E3, __VA_ARGS__) OCTET_WOVEN_STEP(SCALE, R2, E4, E5, __VA_ARGS__)   \
+          OCTET_WOVEN_STEP(SCALE, R3, E6, E7, __VA_ARGS__)                                                \
+              OCTET_WOVEN_STEP(SCALE, R4, E8, E9, __VA_ARGS__)                                            \
+                  OCTET_WOVEN_STEP(SCALE, R5, E10, E11, __VA_ARGS__)
+#define OCTET_WOVEN(...) OCTET_WOVEN_6(__VA_ARGS__)
+// All steps of a set of sums, with no other one to become words.
+#define OCTET_ALONE(LABEL, ...)                                                                         \
+  "mov %[all], %[from]\n\t.p2align 5\n1" LABEL ":\n\t" OCTET_PAIR_STEP(__VA_ARGS__, "", "", "", "", "", "") \
+  "dec %[from]\n\tjnz 1" LABEL "b\n\t"
+#define OCTET_ALONE_OF(...) OCTET_ALONE(__VA_ARGS__)
+#define OCTET_REST(LABEL, ...)                                                                           \
+  "mov %[rest], %[from]\n\ttest %[from], %[from]\n\tjz 2" LABEL "f\n\t.p2align 5\n1" LABEL               \
+  ":\n\t" OCTET_PAIR_STEP(__VA_ARGS__, "", "", "", "", "", "") "dec %[from]\n\tjnz 1" LABEL "b\n2" LABEL \
+                                                               ":\n\t"
+#define OCTET_REST_OF(...) OCTET_REST(__VA_ARGS__)
+#define OCTET_LAST_6(SCALE, R0, R1, R2, R3, R4, R5, E0, E1, E2, E3, E4, E5, E6, E7, E8, E9, E10, E11) \
+  OCTET_LEVELS OCTET_ROW_OF_WORDS(SCALE, R0, E0, E1) OCTET_ROW_OF_WORDS(SCALE, R1, E2, E3)          \
+      OCTET_ROW_OF_WORDS(SCALE, R2, E4, E5) OCTET_ROW_OF_WORDS(SCALE, R3, E6, E7)                   \
+          OCTET_ROW_OF_WORDS(SCALE, R4, E8, E9) OCTET_ROW_OF_WORDS(SCALE, R5, E10, E11)
+#define OCTET_LAST(...) OCTET_LAST_6(__VA_ARGS__)
+
+// What the tiles of six and of 12 rows are given.
+#define OCTET_WORD_OPERANDS                                                                           \
+  [row] "r"(t.a_row), [column] "r"(t.b_column), [factor] "r"(w.factor), [out_row] "r"(w.out_row),     \
+      [step] "m"(t.b_step), [start] "m"(t.start), [all] "m"(all), [rest] "m"(rest), [a_back] "m"(a_back), \
+      [b_next] "m"(b_next), [out_back] "m"(out_back)
+
+// `pairs` times two columns of six rows: columns by turns.
+#define OCTET_SIX_TO_WORDS(NAME, SCALE, NEXT_SCALE)                                                         \
+  __attribute__((noinline)) void NAME(const Tile& t, const TileWords& w, std::int64_t pairs) {                \
+    const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row, *b = t.b;                                              \
+    std::byte* out = w.out;                                                                                   \
+    const float *level = w.level, *scale = w.scale;                                                           \
+    const std::int64_t a_back = 4 * t.steps, b_next = 2 * t.b_column - t.steps * t.b_step,                    \
+                       out_back = kTileRows * w.out_row - kVector, all = t.steps,           \
+                       rest = t.steps - kWovenSteps;                                                          \
+    std::int64_t from;                                                                                      \
+    asm volatile(                                                                                           \
+        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)                                                      \
+        OCTET_ALONE_OF("0", OCTET_SET_A)                                                                    \
+        OCTET_NEXT_PAIR                                                                                     \
+        "jmp 7f\n"                                                                                          \
+        "6:\n\t"                                                                                            \
+        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)                                                      \
+        OCTET_WOVEN(SCALE, OCTET_FIRST_ROWS, OCTET_SET_B, OCTET_SET_A)                                      \
+        OCTET_REST_OF("3", OCTET_SET_A)                                                                     \
+        OCTET_NEXT_PAIR                                                                                     \
+        OCTET_NEXT_WORDS(NEXT_SCALE)                                                                        \
+        "7:\n\t"                                                                                            \
+        "decq %[pairs]\n\t"                                                                                 \
+        "jz 8f\n\t"                                                                                         \
+        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_B)                                                      \
+        OCTET_WOVEN(SCALE, OCTET_FIRST_ROWS, OCTET_SET_A, OCTET_SET_B)                                      \
+        OCTET_REST_OF("4", OCTET_SET_B)                                                                     \
+        OCTET_NEXT_PAIR                                                                                     \
+        OCTET_NEXT_WORDS(NEXT_SCALE)                                                                        \
+        "decq %[pairs]\n\t"                                                                                 \
+        "jnz 6b\n\t"                                                                                        \
+        OCTET_LAST(SCALE, OCTET_FIRST_ROWS, OCTET_SET_B)                                                    \
+        "jmp 9f\n"                                                                                          \
+        "8:\n\t"                                                                                            \
+        OCTET_LAST(SCALE, OCTET_FIRST_ROWS, OCTET_SET_A)                                                    \
+        "9:\n\t"                                                                                            \
+        : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [out] "+r"(out), [level] "+r"(level),                    \
+          [scale] "+r"(scale), [from] "=&r"(from), [pairs] "+m"(pairs)                                      \
+        : OCTET_WORD_OPERANDS                                                                               \
+        : OCTET_VECTORS);                                                                                   \
+  }
+
+// The same of 12 rows: the halves by turns. The words of the other half of a pair come beside the first half's
+// steps of the next one.
+#define OCTET_HALVES_TO_WORDS(NAME, SCALE, NEXT_SCALE)                                                      \
+  __attribute__((noinline)) void NAME(const Tile& t, const TileWords& w, std::int64_t pairs) {              \
+    const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row, *b = t.b;                                            \
+    std::byte* out = w.out;                                                                                 \
+    const float *level = w.level, *scale = w.scale;                                                         \
+    const std::int64_t half = kTileRows * t.a_row, a_other = half - 4 * t.steps, a_back = half + 4 * t.steps, \
+                       b_back = t.steps * t.b_step, b_next = 2 * t.b_column - b_back,                       \
+                       out_back = kRows * w.out_row - kVector, all = t.steps, rest = t.steps - kWovenSteps; \
+    std::int64_t from;                                                                                      \
+    asm volatile(                                                                                           \
+        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)                                                      \
+        OCTET_ALONE_OF("0", OCTET_SET_A)                                                                    \
+        OCTET_OTHER_HALF                                                                                    \
+        "jmp 7f\n"                                                                                          \
+        "6:\n\t"                                                                                            \
+        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)                                                      \
+        OCTET_WOVEN(SCALE, OCTET_OTHER_ROWS, OCTET_SET_B, OCTET_SET_A)                                      \
+        OCTET_REST_OF("3", OCTET_SET_A)                                                                     \
+        OCTET_OTHER_HALF                                                                                    \
+        OCTET_NEXT_WORDS(NEXT_SCALE)                                                                        \
+        "7:\n\t"                                                                                            \
+        OCTET_START_SET(OCTET_OTHER_ROWS, OCTET_SET_B)                                                      \
+        OCTET_WOVEN(SCALE, OCTET_FIRST_ROWS, OCTET_SET_A, OCTET_SET_B)                                      \
+        OCTET_REST_OF("4", OCTET_SET_B)                                                                     \
+        OCTET_NEXT_PAIR                                                                                     \
+        "decq %[pairs]\n\t"                                                                                 \
+        "jnz 6b\n\t"                                                                                        \
+        OCTET_LAST(SCALE, OCTET_OTHER_ROWS, OCTET_SET_B)                                                    \
+        : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [out] "+r"(out), [level] "+r"(level),                    \
+          [scale] "+r"(scale), [from] "=&r"(from), [pairs] "+m"(pairs)                                      \
+        : OCTET_WORD_OPERANDS, [a_other] "m"(a_other), [b_back] "m"(b_back)                                 \
+        : OCTET_VECTORS);                                                                                   \
+  }
+// clang-format on
+
+using ToWords = void (*)(const Tile&, const TileWords&, std::int64_t pairs);
+struct WordTiles {
+  ToWords halves, six;  ///< of 12 rows, and of up to six
+};
+#define OCTET_WORD_TILES(NAME, SCALE, NEXT_SCALE)          \
+  OCTET_HALVES_TO_WORDS(NAME##OfHalves, SCALE, NEXT_SCALE) \
+  OCTET_SIX_TO_WORDS(NAME##OfSix, SCALE, NEXT_SCALE)       \
+  constexpr WordTiles NAME{NAME##OfHalves, NAME##OfSix};
+
+OCTET_WORD_TILES(kWords, OCTET_NO_SCALE, "")
+OCTET_WORD_TILES(kScaledWords, OCTET_SCALE, OCTET_NEXT_SCALE)
+
+}  // namespace
+}  // namespace octet::cpu::avx512
