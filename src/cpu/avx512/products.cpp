@@ -80,7 +80,7 @@ std::int64_t multiply_s8_u8_to_words(const Tile& t, const TileWords& words, std:
   const bool apart = odd > 0 && t.rows > kTileRows;
   const std::int64_t pairs = apart ? columns / kPair : (columns + odd) / kPair;
   if (pairs == 0 || t.steps < kWovenSteps) return 0;
-  const WordTiles& tiles = words.scale ? kScaledWords : kWords;
+  const WordTiles& tiles = words.scale ? tiles_to_scaled_words : tiles_to_words;
   (t.rows > kTileRows ? tiles.halves : tiles.six)(t, words, pairs);
   if (apart) (words.scale ? column_to_words<true> : column_to_words<false>)(t, words, columns - 1);
   return columns + odd;

@@ -164,13 +164,13 @@ using ToWords = void (*)(const Tile&, const TileWords&, std::int64_t pairs);
 struct WordTiles {
   ToWords halves, six;  ///< of 12 rows, and of up to six
 };
-#define OCTET_WORD_TILES(NAME, SCALE, NEXT_SCALE)          \
-  OCTET_HALVES_TO_WORDS(NAME##OfHalves, SCALE, NEXT_SCALE) \
-  OCTET_SIX_TO_WORDS(NAME##OfSix, SCALE, NEXT_SCALE)       \
-  constexpr WordTiles NAME{NAME##OfHalves, NAME##OfSix};
+#define OCTET_WORD_TILES(NAME, SCALE, NEXT_SCALE)            \
+  OCTET_HALVES_TO_WORDS(NAME##_of_halves, SCALE, NEXT_SCALE) \
+  OCTET_SIX_TO_WORDS(NAME##_of_six, SCALE, NEXT_SCALE)       \
+  constexpr WordTiles NAME{NAME##_of_halves, NAME##_of_six};
 
-OCTET_WORD_TILES(kWords, OCTET_NO_SCALE, "")
-OCTET_WORD_TILES(kScaledWords, OCTET_SCALE, OCTET_NEXT_SCALE)
+OCTET_WORD_TILES(tiles_to_words, OCTET_NO_SCALE, "")
+OCTET_WORD_TILES(tiles_to_scaled_words, OCTET_SCALE, OCTET_NEXT_SCALE)
 
 }  // namespace
 }  // namespace octet::cpu::avx512
