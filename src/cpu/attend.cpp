@@ -31,7 +31,7 @@ class Call {
         memory_(memory),
         longest_q_(longest(problem.q, problem.desc.tokens_q)),
         longest_k_(longest(problem.k, problem.desc.tokens_k)),
-        rows_(longest_q_, problem.q.count * problem.desc.heads_q, nest.packing.rows),
+        rows_(longest_q_, problem.q.count * problem.desc.heads_q, nest.packing, packed.dim_v()),
         asks_(asks_for_rows(problem)) {
     table_.resize(static_cast<std::size_t>(nest.table_entries(problem.desc.options)));
     nest.fill_table(problem.desc.options, table_.data());
@@ -89,7 +89,7 @@ class Call {
 
   std::int64_t group() const { return problem_.desc.heads_q / problem_.desc.heads_kv; }
   std::int64_t heads_together() const {
-    return std::clamp<std::int64_t>(most_rows(nest_.packing.rows) / std::max<std::int64_t>(longest_q_, 1), 1,
+    return std::clamp<std::int64_t>(nest_.packing.unit.few / std::max<std::int64_t>(longest_q_, 1), 1,
                                     group());
   }
   std::int64_t query_blocks() const { return rows_.units(longest_q_); }

@@ -24,6 +24,7 @@
 #include "cpu/outputs.inl"
 #include "cpu/parts.inl"
 #include "cpu/rows.inl"
+#include "cpu/stages.inl"
 #include "cpu/tile.h"
 #include "cpu/visit.inl"
 #include "cpu/wanted.inl"
@@ -64,12 +65,12 @@ class RowsNest {
   /// Whether the scheme has a form of its softmax in words, which most key blocks fit: one that rounds, or
   /// one with the bits of the wide form.
   static constexpr bool kFixed = requires { typename S::FixedMantissa; };
-  static constexpr bool kIntegerWords = requires(Row row, typename S::Block block) {
-    S::fits_u16(row, block);
-  };
+  static constexpr bool kIntegerWords = kIntegerInWords<S>;
   static constexpr bool kHasWords = kFixed || kIntegerWords;
   /// Whether the keys of a row may be cut into ranges.
   static constexpr bool kMerges = RowParts<S, Isa>::kMerges;
+  /// Whether products may have stages of other groups of rows beside them.
+  static constexpr bool kBeside = kIntegerWords && kPv.pv_beside != nullptr;
 
   static std::int64_t scratch_bytes(std::int64_t rows, std::int64_t key_block, std::int64_t dim_v) {
     return layout(rows, key_block, dim_v).bytes;
@@ -99,19 +100,31 @@ class RowsNest {
     const std::int64_t visits = (blocks.last - blocks.first) * groups(call_.rows);
     Asked<false> to_read(call_.to_read, visits);
     Asked<true> to_write(call_.to_write, visits);
-    for (std::int64_t b = blocks.first; b < blocks.last; b += together) {
-      if (together > 1) {
+    if (together > 1) {
+      for (std::int64_t b = blocks.first; b < blocks.last; b += together)
         visit_run({b, b + together < blocks.last ? b + together : blocks.last});
-        continue;
+      return;
+    }
+    const auto each_visit = [&](const auto& visit) {
+      for (std::int64_t b = blocks.first; b < blocks.last; ++b) {
+        open_ = open_block(b);
+        open_values(open_);
+        for (std::int64_t g = 0; g < groups(call_.rows); ++g) {
+          to_read.ask();
+          to_write.ask();
+          visit(g);
+        }
       }
-      OpenBlock<S> block = open_block(b);
-      open_values(block);
-      for (std::int64_t g = 0; g < groups(call_.rows); ++g) {
-        to_read.ask();
-        to_write.ask();
-        visit(block, g);
+    };
+    if constexpr (kBeside) {
+      if (outputs_.takes_weights() && !bias_.any()) {
+        Stages<RowsNest, ThisVisit, Words> stages(*this);
+        each_visit([&](std::int64_t g) { stages.visit(open_, g); });
+        stages.end();
+        return;
       }
     }
+    each_visit([&](std::int64_t g) { visit(open_, g); });
   }
 
   /// The end of rows whose keys were cut into parts: merged in the order of the keys.
@@ -125,6 +138,8 @@ class RowsNest {
  private:
   using Words = std::conditional_t<kIntegerWords, IntegerRows<S, Isa>,
                                    std::conditional_t<kFixed, FixedRows<S, Isa>, NoWords>>;
+
+  friend class Stages<RowsNest, ThisVisit, Words>;
 
   __attribute__((noinline)) void end_rows() const {
     RowEnds<S, Isa>(call_, scheme_, outputs_.channel()).end({groups_, outputs_.of_group(0), outputs_.only()});
@@ -161,9 +176,10 @@ class RowsNest {
     };
     at.groups = take(sets * static_cast<std::int64_t>(sizeof(Group)));
     at.out = take(sets * kRows * dim_v / kLanes * static_cast<std::int64_t>(sizeof(Out)));
-    at.score = take(blocks * kRows * score_row(n));
+    const std::int64_t together = kBeside && blocks == 1 ? 2 : blocks;
+    at.score = take(together * kRows * score_row(n));
     at.words = take(kHasWords ? kRows * n * 2 : 0);
-    at.p = take(blocks * kRows * n * kPBytes);
+    at.p = take(together * kRows * n * kPBytes);
     at.sums = take(kRows * dim_v * 4);
     at.bias = take(GroupBias<Isa>::bytes(n));
     at.channel = take(dim_v / kLanes * static_cast<std::int64_t>(sizeof(Channel)));
@@ -297,7 +313,7 @@ class RowsNest {
     ask_for<Nearness::first_level>(non_finite_.packed(first), begin, begin + kBytes);
   }
 
-  /// Whose scores and codes the stages work on: those of a run's i-th key block.
+  /// Whose scores and codes the stages work on: those of a run's i-th key block, or of a group's turn.
   void use_set(std::int64_t i) {
     memory_.score = first_.score + i * kRows * first_.score_row;
     memory_.p = first_.p + i * kRows * first_.p_row;
@@ -314,7 +330,6 @@ class RowsNest {
     visit.live = call_.rows - g * kRows < kRows ? call_.rows - g * kRows : kRows;
     const KeySpan& all = call_.seen_by_all;
     if (!bias_.any() && all.first <= block.begin && block.end <= all.last) {
-      for (KeySpan& keys : visit.keys) keys = {0, block.keys()};
       visit.low = 0, visit.high = round_up(block.keys(), kLanes), visit.last = block.keys();
       visit.seen = (1u << visit.live) - 1, visit.whole = true;
     } else if (!find_keys(visit)) {
@@ -364,12 +379,14 @@ class RowsNest {
     return call_.head.k + key / kLanes * call_.dim_groups * kVector;
   }
 
-  void multiply_qk(ThisVisit& visit) {
+  /// distances: made beside it; for rows that see all keys.
+  void multiply_qk(ThisVisit& visit, [[maybe_unused]] const TileDistances* distances = nullptr) {
     if constexpr (kFixed && Isa::kToWords != nullptr) {
       if (visit.form == Form::words && !few_rows(visit) && !bias_.any()) multiply_qk_to_words(visit);
     }
     if constexpr (kIntegerWords && kQk.qk_with_largest != nullptr) {
-      if (visit.form == Form::words && !few_rows(visit) && !bias_.any()) multiply_qk_with_largest(visit);
+      if (visit.form == Form::words && !few_rows(visit) && !bias_.any())
+        multiply_qk_with_largest(visit, distances);
     }
     const std::int64_t low = visit.low + visit.words_made + visit.compared;
     if (low >= visit.high) return;
@@ -389,7 +406,7 @@ class RowsNest {
 
   /// Sums with the largest of each row beside them, for so many keys as whole tiles of keys hold that all
   /// rows see.
-  void multiply_qk_with_largest(ThisVisit& visit) {
+  void multiply_qk_with_largest(ThisVisit& visit, const TileDistances* distances) {
     std::int64_t first = visit.low, last = visit.last;
     for (std::int64_t r = 0; r < visit.live && !visit.whole; ++r) {
       if (!(visit.seen >> r & 1)) continue;
@@ -398,7 +415,7 @@ class RowsNest {
     }
     if (first > visit.low) return;
     std::int32_t start[kRows];
-    visit.compared = kLanes * kQk.qk_with_largest(qk_tile(visit, visit.low, start), visit.largest,
+    visit.compared = kLanes * kQk.qk_with_largest(qk_tile(visit, visit.low, start), visit.largest, distances,
                                                   (last - visit.low) / kLanes);
   }
 
@@ -444,6 +461,8 @@ class RowsNest {
   const WideSoftmax<S, Isa> wide_;
   NonFiniteValues<S, Isa> non_finite_;
   Words words_;
+  /// note: kept here, for visits copy it as vectors, which wait for members that were just written.
+  OpenBlock<S> open_{};
   Group* const groups_;
   Outputs outputs_;
 };

@@ -20,6 +20,9 @@ class IntegerRows : public WordRows<S, Isa> {
   using Group = RowGroup<S, Isa>;
   using ThisVisit = Visit<S, Isa>;
   using Words = IntegerWords<S, Isa>;
+  using Mass = typename Words::Mass;
+  using R = RowsLane<Isa>;
+  using Rows = typename R::I32;
   using Base::bias_, Base::call_, Base::memory_, Base::scheme_;
   static constexpr std::int64_t kLanes = Isa::kLanes, kRows = Isa::kRows;
 
@@ -32,38 +35,6 @@ class IntegerRows : public WordRows<S, Isa> {
            group.together.fit_u16(visit.block.constants);
   }
 
-  /// Sums to codes of P, their mass into the group's state; false: some row's nearest key lies too far for
-  /// words, and nothing was changed but words. Each stage takes all rows before the next begins: a row's own
-  /// stages wait for each other.
-  bool softmax(Group& group, ThisVisit& visit) const {
-    const Rows seen = rows_in(visit.seen);
-    const bool whole = visit.whole && visit.live == kRows;
-    std::int32_t largest[kLanes];
-    wide_.largest_sums(visit, largest);
-    const auto views = group.together.views(visit.block.constants);
-    const Rows peak = R::load(largest), position = views.position(peak);
-    RowViews of_rows;
-    R::store(of_rows.from, R::add_i32(peak, views.half));
-    R::store(of_rows.right, views.right);
-    R::store(of_rows.factor, views.multiplier);
-    std::int32_t bias[R::kWidth] = {};
-    const Rows nearest = whole ? distances_of_whole(visit, of_rows) : distances(visit, of_rows, bias);
-    if (R::any_i32(seen & R::less_i32(Words::kMostNearest, nearest))) return false;
-
-    const Rows score = R::sub_i32(R::load(bias), nearest);
-    const auto steps = scheme_.steps(group.states, R::add_i32(position, score), visit.block.constants);
-    std::int32_t reference[R::kWidth];
-    R::store(reference, R::add_i32(Words::kAbove, R::sub_i32(nearest, steps.above())));
-    steps.put_into(visit.into, seen);
-    steps.absorb(group.states, whole ? weigh_whole(visit, reference) : weigh(visit, reference), seen);
-    return true;
-  }
-
- private:
-  using R = RowsLane<Isa>;
-  using Rows = typename R::I32;
-  using Mass = typename Words::Mass;
-
   /// What the rows' distances are made of: IntegerWords::RowView.
   struct RowViews {
     std::int32_t from[R::kWidth], right[R::kWidth], factor[R::kWidth];
@@ -74,6 +45,94 @@ class IntegerRows : public WordRows<S, Isa> {
     }
   };
 
+  /// What the distances of the group's rows are made of, and what their weights are counted from.
+  struct Referred {
+    RowViews views;
+    Rows position;                      ///< of the largest sums
+    std::int32_t reference[R::kWidth];  ///< in words: IntegerWords::weigh()
+    integer::Steps<R> steps;
+  };
+
+  /// Sums to codes of P, their mass into the group's state; false: some row's nearest key lies too far for
+  /// words, and nothing was changed but words. Each stage takes all rows before the next begins: a row's own
+  /// stages wait for each other.
+  bool softmax(Group& group, ThisVisit& visit) const {
+    Referred referred;
+    view(group, visit, referred);
+    std::int32_t bias[R::kWidth] = {};
+    const bool whole = sees_all(visit);
+    const Rows nearest =
+        whole ? distances_of_whole(visit, referred.views) : distances(visit, referred.views, bias);
+    if (R::any_i32(rows_in(visit.seen) & R::less_i32(Words::kMostNearest, nearest))) return false;
+    refer(group, visit, nearest, R::load(bias), referred);
+    const auto* reference = referred.reference;
+    const auto masses = whole ? weigh_whole(visit, reference) : weigh(visit, reference);
+    referred.steps.absorb(group.states, masses, rows_in(visit.seen));
+    return true;
+  }
+
+  // The stages of rows that see all keys, whose distances and weights come beside products of other rows.
+
+  /// Whether every row but padding sees all keys of the block. Padding rows are computed as the others are:
+  /// what they leave nobody reads.
+  static bool sees_all(const ThisVisit& visit) { return visit.whole && !few_rows(visit); }
+
+  void view(const Group& group, const ThisVisit& visit, Referred& referred) const {
+    std::int32_t largest[kLanes];
+    wide_.largest_sums(visit, largest);
+    const auto views = group.together.views(visit.block.constants);
+    const Rows peak = R::load(largest);
+    referred.position = views.position(peak);
+    R::store(referred.views.from, R::add_i32(peak, views.half));
+    R::store(referred.views.right, views.right);
+    R::store(referred.views.factor, views.multiplier);
+  }
+
+  struct Least {
+    alignas(64) I32 of[kRows];
+  };
+  TileDistances distances_beside(const ThisVisit& visit, const Referred& referred, Least& least) const {
+    return {memory_.score,
+            call_.head.fixed.level + 4 * visit.block.begin,
+            reinterpret_cast<const std::byte*>(&referred.views),
+            memory_.words,
+            memory_.words_row,
+            reinterpret_cast<std::byte*>(least.of),
+            visit.block.keys() / TileDistances::kKeys};
+  }
+  /// The distances of keys behind so many chunks, and references. note: without a bias the nearest key is the
+  /// one of the largest sum or nearer, eight octaves away at most (IntegerScheme::fits_u16): words reach it.
+  void refer_rest(const Group& group, ThisVisit& visit, std::int64_t chunks, Least& least,
+                  Referred& referred) const {
+    const std::int64_t first = chunks * TileDistances::kKeys;
+    for (std::int64_t r = 0; chunks == 0 && r < kRows; ++r) least.of[r] = Words::farthest();
+    if (first < visit.block.keys()) distances_from(visit, referred.views, first, least.of);
+    refer(group, visit, nearest(least.of), Rows{}, referred);
+  }
+
+  struct Masses {
+    alignas(64) Mass of[kRows];
+  };
+  TileWeights weights_beside(const ThisVisit& visit, const Referred& referred, Masses& masses) const {
+    return {memory_.words,
+            memory_.words_row,
+            referred.reference,
+            multiplier(visit),
+            memory_.p,
+            memory_.p_row,
+            reinterpret_cast<std::byte*>(masses.of),
+            visit.block.keys() / TileWeights::kKeys};
+  }
+  /// The weights of keys behind so many chunks, and the rows' masses into the group's state.
+  void weigh_rest(Group& group, const ThisVisit& visit, std::int64_t chunks, Masses& masses,
+                  const Referred& referred) const {
+    const std::int64_t first = chunks * TileWeights::kKeys;
+    for (std::int64_t r = 0; chunks == 0 && r < kRows; ++r) masses.of[r] = Mass{};
+    if (first < visit.block.keys()) weigh_from(visit, referred.reference, first, masses);
+    referred.steps.absorb(group.states, totals(masses.of), rows_in(visit.seen));
+  }
+
+ private:
   const std::byte* level(const ThisVisit& visit) const {
     return call_.head.fixed.level + 4 * visit.block.begin + 2 * this->first_key(visit);
   }
@@ -123,16 +182,24 @@ class IntegerRows : public WordRows<S, Isa> {
   // note: apart, for what a row chooses takes as long as its distances from 128 keys.
 
   Rows distances_of_whole(const ThisVisit& visit, const RowViews& views) const {
-    const std::byte* const level = call_.head.fixed.level + 4 * visit.block.begin;
-    const std::int64_t runs = (visit.block.keys() + Base::kRun - 1) / Base::kRun;
+    Least least;
+    for (I32& words : least.of) words = Words::farthest();
+    distances_from(visit, views, 0, least.of);
+    return nearest(least.of);
+  }
+  /// Of keys from `first` on; least: words of keys before, too.
+  /// note: not inlined, for the code between products is no more than the processor keeps decoded.
+  __attribute__((noinline)) void distances_from(const ThisVisit& visit, const RowViews& views,
+                                                std::int64_t first, I32* least) const {
+    const std::byte* const level = call_.head.fixed.level + 4 * visit.block.begin + 2 * first;
+    const std::int64_t runs = (visit.block.keys() - first + Base::kRun - 1) / Base::kRun;
     const GroupMemory memory = memory_;
-    I32 least[kRows];
     for (std::int64_t r = 0; r < kRows; ++r) {
       stay_awake<Isa>(r, visit.block.keys());
-      least[r] = Words::distances_of_whole(memory.score + r * memory.score_row, views.of(r), level, runs,
-                                           memory.words + r * memory.words_row);
+      least[r] =
+          Words::distances_of_whole(memory.score + r * memory.score_row + 4 * first, views.of(r), level, runs,
+                                    memory.words + r * memory.words_row + 2 * first, least[r]);
     }
-    return nearest(least);
   }
   typename R::I64 weigh_whole(const ThisVisit& visit, const std::int32_t* reference) const {
     const auto* const mass = reinterpret_cast<const std::byte*>(call_.head.fixed.mass + visit.block.begin);
@@ -145,6 +212,28 @@ class IntegerRows : public WordRows<S, Isa> {
                              memory.p + r * memory.p_row);
     }
     return totals(sums);
+  }
+
+  /// Codes of P and masses of keys from `first` on. note: not inlined, as distances_from().
+  __attribute__((noinline)) void weigh_from(const ThisVisit& visit, const std::int32_t* reference,
+                                            std::int64_t first, Masses& masses) const {
+    const std::int64_t runs = (visit.block.keys() - first + Base::kRun - 1) / Base::kRun;
+    const std::byte* const of_keys = multiplier(visit) + 2 * first;
+    const GroupMemory memory = memory_;
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      const std::byte* const words = memory.words + r * memory.words_row + 2 * first;
+      std::byte* const p = memory.p + r * memory.p_row + kPBytesOf<S, Isa> * first;
+      masses.of[r] += runs == 1 ? Words::weigh_run(words, reference[r], of_keys, p, I32{})
+                                : Words::weigh(words, reference[r], of_keys, runs, p);
+    }
+  }
+
+  /// References of the rows, from z of their nearest keys and their largest bias.
+  void refer(const Group& group, ThisVisit& visit, Rows nearest, Rows bias, Referred& referred) const {
+    const Rows largest = R::add_i32(referred.position, R::sub_i32(bias, nearest));
+    referred.steps = scheme_.steps(group.states, largest, visit.block.constants);
+    R::store(referred.reference, R::add_i32(Words::kAbove, R::sub_i32(nearest, referred.steps.above())));
+    referred.steps.put_into(visit.into, rows_in(visit.seen));
   }
 
   /// A mask of the rows whose bits are set.

@@ -118,10 +118,18 @@ struct IntegerWords {
     return reinterpret_cast<I32>(least);
   }
 
-  /// The same of a row that sees all keys, of `runs` vectors of words.
+  /// Words that are the least of none.
+  static I32 farthest() { return reinterpret_cast<I32>(simd::fill<U16>(kHidden)); }
+
+  /// The same of a row that sees all keys, of `runs` vectors of words. before: the least words of other keys.
   static I32 distances_of_whole(const std::byte* sums, const RowView& view, const std::byte* level,
-                                std::int64_t runs, std::byte* words) {
-    U16 least = simd::fill<U16>(kHidden);
+                                std::int64_t runs, std::byte* words, I32 before) {
+    auto least = reinterpret_cast<U16>(before);
+    if (runs == 1) {
+      const U16 distances = view.distances(sums, level);
+      store(words, distances);
+      return reinterpret_cast<I32>(W::min_u16(least, distances));
+    }
     for (std::int64_t run = 0; run < runs; ++run) {
       const U16 distances = view.distances(sums, level);
       store(words, distances);
@@ -160,12 +168,16 @@ struct IntegerWords {
     if (runs == 0) return total;
     I32 sum{};
     for (; runs >= 2; runs -= 2) sum = chunk(sum);
-    if (runs > 0) {
-      const U16 low = weights(0);
-      sum = mass(sum, low, 0);
-      Isa::store_word_codes(p, W::mulhrs_u16(low, 255), U16{});
-    }
+    if (runs > 0) return total + weigh_run(words, reference, multiplier, p, sum);
     return add(total, sum);
+  }
+  /// The same of one vector of words, the last one of a row. sum: of terms before, in lanes.
+  static OCTET_HOST Mass weigh_run(const std::byte* words, std::int32_t reference,
+                                   const std::byte* multiplier, std::byte* p, I32 sum) {
+    const auto above = simd::fill<U16>(static_cast<std::uint16_t>(reference));
+    const U16 w = Wide::exp2_u16(W::sub_u16(load<U16>(words), above));
+    Isa::store_word_codes(p, W::mulhrs_u16(w, 255), U16{});
+    return add(Mass{}, Isa::add_mass(sum, w, load<U16>(multiplier)));
   }
 
  private:

@@ -20,13 +20,24 @@ enum class Element : std::int32_t {
   f32,      ///< 1 a group
 };
 
+/// Query rows of a unit of work, at most: their outputs and a key block's operands share L2, and a call of a
+/// few hundred tokens still has work for several threads.
+struct UnitRows {
+  static constexpr std::int64_t kNarrow = 64;
+
+  std::int32_t few;     ///< of a call whose units are few
+  std::int32_t many;    ///< of one that has work for every processor all the same
+  std::int32_t narrow;  ///< the same of rows of up to kNarrow channels
+};
+
 /// Packed layouts of a nest. K: [token / lanes][dim groups][lanes] groups; V: [token groups][dim, padded to
 /// lanes] groups; Q: [row][dim groups] groups.
 struct Packing {
   std::int32_t lanes;  ///< keys of a column of K; V's dim is padded to a multiple
   Element q, k, v;
-  std::int32_t rows;  ///< query rows of a register tile: packed Q is padded to a multiple
-  bool p_bias;        ///< P is stored as code + 128: the nest takes 128 * sum of V's codes off again
+  std::int32_t rows;  ///< query rows of a group: packed Q is padded to a multiple
+  UnitRows unit;
+  bool p_bias;  ///< P is stored as code + 128: the nest takes 128 * sum of V's codes off again
 };
 
 /// The same of a key block. Of `integer` k_largest alone is set, to 1.

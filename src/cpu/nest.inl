@@ -88,30 +88,30 @@ struct NestFor {
 
   static constexpr Products kQk = products_of<Isa>(S::kQk), kPv = products_of<Isa>(S::kP);
   static constexpr Multiplies kCodes = Isa::kIntegers.multiply;
-  static constexpr Nest kNest{
-      {Isa::kLanes, kQk.q, kQk.k, kPv.v, Isa::kRows, S::kP == Operand::s8&& kPv.p == Element::u8_bias},
-      &kCodes,
-      S::kOutput,
-      static_cast<std::int32_t>(kMembers),
-      carries_v<S>(),
-      kTakesLargest,
-      Rows::scratch_bytes,
-      table_entries,
-      fill_table,
-      key_constants,
-      fixed_constants(),
-      kHasValue ? v_values : nullptr,
-      attend,
-      Rows::kMerges ? part : nullptr,
-      Rows::kMerges ? merge : nullptr,
-      Rows::state_bytes};
+  static constexpr Nest kNest{{Isa::kLanes, kQk.q, kQk.k, kPv.v, Isa::kRows, Isa::kUnitRows,
+                               S::kP == Operand::s8&& kPv.p == Element::u8_bias},
+                              &kCodes,
+                              S::kOutput,
+                              static_cast<std::int32_t>(kMembers),
+                              carries_v<S>(),
+                              kTakesLargest,
+                              Rows::scratch_bytes,
+                              table_entries,
+                              fill_table,
+                              key_constants,
+                              fixed_constants(),
+                              kHasValue ? v_values : nullptr,
+                              attend,
+                              Rows::kMerges ? part : nullptr,
+                              Rows::kMerges ? merge : nullptr,
+                              Rows::state_bytes};
 };
 
 /// Null where the instruction set has no nest of the scheme.
 template <template <class> class SchemeOf, class Isa>
 constexpr const Nest* nest_for() {
   if constexpr (Isa::template kHas<SchemeOf<typename Isa::Lane>>)
-    return &NestFor<SchemeOf, Isa>::kNest;
+    return &NestFor<SchemeOf, typename IsaOfScheme<Isa, SchemeOf<typename Isa::Lane>>::Type>::kNest;
   else
     return nullptr;
 }

@@ -61,7 +61,7 @@ class NonFiniteValues {
       const std::int64_t columns = call_.dim_v / kLanes;
       for (std::int64_t r = 0; count_ > 0 && r < visit.live; ++r) {
         if (!(visit.seen >> r & 1)) continue;
-        const RowKeys<Isa> keys = bias_.keys(r, visit.keys[r]);
+        const RowKeys<Isa> keys = bias_.keys(r, visit.span(r));
         for (std::int64_t i = 0; i < count_; ++i)
           if (sees(keys, keys_[i])) add_key(keys_[i], has_weight(r, keys_[i]), out + r * columns);
       }

@@ -1,5 +1,6 @@
 // P V and the fold of its sums into the rows' outputs; part of attend.inl's nest.
 #pragma once
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -66,8 +67,16 @@ class RowOutputs {
     }
   }
 
+  /// Whether products may have weights of other rows beside them.
+  bool takes_weights() const {
+    constexpr std::int64_t kColumns = 4;  // of whole tiles
+    return kPv.pv_beside != nullptr && call_.dim_v / kLanes % kColumns == 0;
+  }
   /// P V into the rows' outputs.
-  void multiply(const ThisVisit& visit) {
+  void multiply(const ThisVisit& visit) { multiply_beside(visit, nullptr); }
+  /// The same with weights of other rows beside it, where not null; returns how many chunks of each row are
+  /// done.
+  std::int64_t multiply_beside(const ThisVisit& visit, const TileWeights* weights) {
     constexpr std::int64_t kGroup = group_elements(kPv.v);
     static constexpr std::int32_t kZeros[kRows] = {};
     const std::int64_t row = 4 * call_.dim_v;  // bytes of V's groups of one step
@@ -87,16 +96,22 @@ class RowOutputs {
       static_assert(!kPBias, "sums are taken as they are");
       if (only_) {
         tile.out = only_ + 4 * visit.group * kRows * call_.dim_v, tile.out_row = 4 * call_.dim_v;
-        return (few_rows(visit) ? pv().pv_few : pv().pv)(tile, columns);
+        std::int64_t done = 0;
+        if constexpr (kPv.pv_beside != nullptr)
+          if (!few_rows(visit)) done = kPv.pv_beside(tile, weights, columns);
+        tile.b += done * kVector, tile.out += done * kVector;
+        if (done < columns) (few_rows(visit) ? pv().pv_few : pv().pv)(tile, columns - done);
+        return weights ? weights->beside(tile.steps) : 0;
       }
     }
     if constexpr (kWideFold) make_room(visit);
-    const std::int64_t done = few_rows(visit) ? 0 : multiply_and_fold(visit, tile);
+    const std::int64_t done = few_rows(visit) ? 0 : multiply_and_fold(visit, tile, weights);
     if (done < columns) {
       tile.b += done * kVector;
       (few_rows(visit) ? pv().pv_few : pv().pv)(tile, columns - done);
       fold(visit, done);
     }
+    return weights ? weights->beside(tile.steps) : 0;
   }
 
  private:
@@ -110,7 +125,8 @@ class RowOutputs {
   const Multiplies& pv() const { return is_float(S::kP) ? kPv.multiply : *call_.code_products; }
 
   /// Folds so many columns as whole tiles hold where their sums are; returns how many.
-  std::int64_t multiply_and_fold(const ThisVisit& visit, const Tile& tile) {
+  std::int64_t multiply_and_fold(const ThisVisit& visit, const Tile& tile,
+                                 [[maybe_unused]] const TileWeights* weights) {
     if constexpr (kTilesFold) {
       if (call_.head.block_channel) return 0;
       if (visit.before && (visit.seen & ~visit.before)) return 0;  // some rows have no outputs yet
@@ -126,23 +142,26 @@ class RowOutputs {
       return kPv.pv_and_fold(tile, fold, call_.dim_v / kLanes);
     } else if constexpr (kWideFold && kPv.pv_wide != nullptr) {
       std::byte* bin[kRows];
-      Out* out = of_group(visit.group);
-      for (std::int64_t r = 0; r < kRows; ++r, out += call_.dim_v / kLanes)
-        bin[r] = reinterpret_cast<std::byte*>(&out->bin[visit.into.bin[r]]);
-      const TileWide wide{visit.before ? TileWide::What::add : TileWide::What::set, visit.into.factor, bin,
-                          sizeof(Out)};
-      return kPv.pv_wide(tile, wide, call_.dim_v / kLanes);
+      return kPv.pv_wide(tile, wide(visit, bin), weights, call_.dim_v / kLanes);
     } else {
       return 0;
     }
   }
 
+  /// The numbers that a visit's sums go to. bin: room for the rows' ones.
+  TileWide wide(const ThisVisit& visit, std::byte* (&bin)[kRows]) const {
+    Out* out = of_group(visit.group);
+    for (std::int64_t r = 0; r < kRows; ++r, out += call_.dim_v / kLanes)
+      bin[r] = reinterpret_cast<std::byte*>(&out->bin[visit.into.bin[r]]);
+    return {visit.before ? TileWide::What::add : TileWide::What::set, visit.into.factor, bin, sizeof(Out)};
+  }
+
   /// Prepares the outputs of rows for sums of the block, unless all of them are set.
   void make_room(const ThisVisit& visit) {
     const std::int64_t columns = call_.dim_v / kLanes;
-    if (!visit.before || !visit.into.any_opens) return;
-    for (std::int64_t r = 0; r < visit.live; ++r) {
-      if (!visit.into.opens[r]) continue;
+    if (!visit.before) return;
+    for (std::uint32_t opens = visit.into.opens; opens != 0; opens &= opens - 1) {
+      const std::int64_t r = std::countr_zero(opens);
       const typename S::Into into{visit.into.bin[r], 0, true, visit.into.moved[r], visit.into.used[r]};
       Out* out = of_group(visit.group) + r * columns;
       for (std::int64_t c = 0; c < columns; ++c) scheme_.make_room(out[c], into);

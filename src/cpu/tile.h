@@ -36,10 +36,6 @@ struct Multiplies {
   Multiply qk, pv, qk_few, pv_few;
 };
 
-/// Computes so many columns of the tile as it can do whole tiles of, all of its rows, and the largest sums of
-/// each row and lane among them, in `largest` one vector a row; returns how many columns.
-using MultiplyWithLargest = std::int64_t (*)(const Tile& tile, std::byte* largest, std::int64_t columns);
-
 /// What the sums of a tile become instead of being stored: sum * factor * scale + level, in f32 with one
 /// rounding of the last two, to the nearest word of 0...65535, saturated, in the order of the instruction
 /// set's packs.
@@ -73,9 +69,75 @@ struct TileWide {
   std::int64_t out_column;
 };
 
-/// Computes so many columns of the tile as it can do whole tiles of, all of its rows, into the numbers;
-/// returns how many.
-using MultiplyWide = std::int64_t (*)(const Tile& tile, const TileWide& wide, std::int64_t columns);
+/// Weights of other rows that are made beside a product: the codes of P and the masses of `integer`
+/// (IntegerWords::weigh), from distances in words. Rows are as many as the tile's.
+struct TileWeights {
+  static constexpr std::int64_t kKeys = 64;   ///< of a chunk
+  static constexpr std::int64_t kSteps = 16;  ///< of the product that meet a chunk of each row
+
+  const std::byte* words;  ///< row r's at words + r * words_row
+  std::int64_t words_row;
+  const std::int32_t* reference;  ///< [row]: of the words whose weight is 1
+  const std::byte* multiplier;    ///< [key]: 16 bits
+  std::byte* p;                   ///< row r's codes at p + r * p_row
+  std::int64_t p_row;
+  std::byte* mass;         ///< [row]: a vector of 64-bit numbers, which the first chunk sets
+  std::int64_t chunks;     ///< of a row
+  std::int64_t begun = 0;  ///< -1: chunks before have set them
+
+  /// What is left behind so many of them.
+  TileWeights after(std::int64_t done) const {
+    TileWeights left = *this;
+    left.words += done * 2 * kKeys, left.multiplier += done * 2 * kKeys, left.p += done * kKeys;
+    left.chunks -= done, left.begun = -1;
+    return left;
+  }
+  /// How many of the chunks a product of so many steps does.
+  std::int64_t beside(std::int64_t steps) const { return chunks < steps / kSteps ? chunks : steps / kSteps; }
+};
+
+/// Distances of other rows that are made beside a product: words of `integer` from its sums
+/// (IntegerWords::distances_of_whole). Rows are as many as the tile's, their sums as far apart.
+struct TileDistances {
+  static constexpr std::int64_t kKeys = 64;    ///< of a chunk, as many as four columns have
+  static constexpr std::int64_t kColumns = 4;  ///< of the product that meet a chunk of each row
+  static constexpr std::int64_t kSteps = 16;   ///< of these, at least
+
+  const std::byte* sums;   ///< row r's as far behind the first as in the tile's `out`
+  const std::byte* level;  ///< [key]: 16 bits
+  const std::byte* view;   ///< IntegerWords::RowView of each row: three arrays of 16 numbers of 32 bits
+  std::byte* words;        ///< row r's at words + r * words_row
+  std::int64_t words_row;
+  std::byte* least;        ///< [row]: a vector of the least words, which the first chunk sets
+  std::int64_t chunks;     ///< of a row
+  std::int64_t begun = 0;  ///< -1: chunks before have set them
+
+  /// What is left behind so many of them.
+  TileDistances after(std::int64_t done) const {
+    TileDistances left = *this;
+    left.sums += done * 4 * kKeys, left.level += done * 2 * kKeys, left.words += done * 2 * kKeys;
+    left.chunks -= done, left.begun = -1;
+    return left;
+  }
+  /// How many of the chunks a product of so many steps and columns does.
+  std::int64_t beside(std::int64_t steps, std::int64_t columns) const {
+    if (steps < kSteps) return 0;
+    return chunks < columns / kColumns ? chunks : columns / kColumns;
+  }
+};
+
+/// Computes so many columns of the tile as it can do whole tiles of, all of its rows, with distances beside
+/// them where not null, and the largest sums of each row and lane among them, in `largest` one vector a row;
+/// returns how many columns.
+using MultiplyWithLargest = std::int64_t (*)(const Tile& tile, std::byte* largest,
+                                             const TileDistances* distances, std::int64_t columns);
+
+/// Computes so many columns of the tile as it can do whole tiles of, all of its rows, with weights beside
+/// them where not null; returns how many.
+using MultiplyBeside = std::int64_t (*)(const Tile& tile, const TileWeights* weights, std::int64_t columns);
+/// The same into wide numbers.
+using MultiplyWide = std::int64_t (*)(const Tile& tile, const TileWide& wide, const TileWeights* weights,
+                                      std::int64_t columns);
 
 /// Computes so many columns of the tile as words, all of its rows, as it can do whole tiles of; returns how
 /// many. Of a last column that is the first of a vector of words the other half is there too: its words are

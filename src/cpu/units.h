@@ -10,26 +10,18 @@
 
 namespace octet::cpu {
 
-/// Query rows of a unit of work, at most, in groups of so many: their outputs and a key block's operands
-/// share L2, and a call of a few hundred tokens still has work for several threads. note: 16 are AMX's tiles,
-/// which read K and V twice as fast as they come from L2: with 96 rows 197 keys take 7 % less, 1,024 keys 1
-/// to 3.
-constexpr std::int64_t most_rows(std::int64_t group) { return group == 16 ? 96 : 48; }
-/// The same of a call that has work for every processor all the same: what a unit takes beside its rows is
-/// less of a row (AVX-512's groups of 12 on Zen 5: 197 keys take 1 to 3 % less, 1,024 keys up to 2; 144 rows
-/// are no better).
-constexpr std::int64_t most_rows_of_many(std::int64_t group) { return group == 12 ? 96 : most_rows(group); }
-
 /// How a sequence's rows are cut into units: equal shares, in whole groups of rows. The rows that one more
 /// group ends (5 of 197 tokens, one of a window's 49) go with the unit before them: what a unit takes beside
 /// its rows is more than theirs.
 class RowShares {
  public:
-  /// longest: rows of the longest sequence; sequences: times heads.
-  RowShares(std::int64_t longest, std::int64_t sequences, std::int64_t group)
-      : group_(group), rows_(share(longest, most_rows_of_many(group))) {
+  /// longest: rows of the longest sequence; sequences: times heads; channels: of a row.
+  RowShares(std::int64_t longest, std::int64_t sequences, const Packing& packing, std::int64_t channels)
+      : group_(packing.rows) {
+    const UnitRows& unit = packing.unit;
+    rows_ = share(longest, channels <= UnitRows::kNarrow ? unit.narrow : unit.many);
     static const std::int64_t processors = std::thread::hardware_concurrency();
-    if (sequences * units(longest) < 2 * processors) rows_ = share(longest, most_rows(group));
+    if (sequences * units(longest) < 2 * processors) rows_ = share(longest, unit.few);
   }
   /// Units of a sequence.
   std::int64_t units(std::int64_t tokens) const {
@@ -51,7 +43,7 @@ class RowShares {
     return std::clamp(round_up((longest + shares - 1) / shares, group_), group_, most);
   }
 
-  std::int64_t group_, rows_;
+  std::int64_t group_, rows_ = 0;
 };
 
 /// Query tokens [begin, end) of `heads` heads that share K and V: a row for each, head after head.

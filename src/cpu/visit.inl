@@ -21,7 +21,20 @@ struct Products {
   MultiplyAndFold pv_and_fold = nullptr;  ///< null: there is none
   MultiplyWide pv_wide = nullptr;         ///< the same
   MultiplyWithLargest qk_with_largest = nullptr;
-  Element few_k = k;  ///< K as the products of few rows take it: they shift it themselves
+  Element few_k = k;                   ///< K as the products of few rows take it: they shift it themselves
+  MultiplyBeside pv_beside = nullptr;  ///< there where pv_wide is
+};
+
+/// Whether a scheme has a form of its softmax in words with the bits of the wide form.
+template <class S>
+inline constexpr bool kIntegerInWords = requires(typename S::Row row, typename S::Block block) {
+  S::fits_u16(row, block);
+};
+
+/// The set's description that a scheme's nest takes.
+template <class Isa, class S>
+struct IsaOfScheme {
+  using Type = Isa;
 };
 
 /// Those that an operand of a scheme meets on an instruction set.
@@ -67,7 +80,8 @@ template <class S, class Isa>
 struct Visit {
   OpenBlock<S> block;
   std::int64_t group = 0, live = 0;  ///< its number, and its rows that are not padding
-  KeySpan keys[Isa::kRows];          ///< of the block, that a row sees; first == last: none
+  std::int64_t set = 0;              ///< of scores and codes, where several are in use
+  KeySpan keys[Isa::kRows];          ///< of the block, that a row sees: span()
   std::int64_t low = 0, high = 0;    ///< the block's keys that are computed: whole vectors
   std::int64_t last = 0;             ///< behind the last key that a row sees
   std::uint32_t seen = 0;            ///< bit r: row r sees a key
@@ -79,6 +93,9 @@ struct Visit {
   alignas(64) std::byte largest[Isa::kRows * 4 * Isa::kLanes];  ///< those, one vector a row
   typename S::Step step[RowGroup<S, Isa>::kSets];
   [[no_unique_address]] typename IntoOfVisit<S, Isa>::Type into;
+
+  /// Keys of the block that row r sees; first == last: none.
+  KeySpan span(std::int64_t r) const { return whole ? KeySpan{0, block.keys()} : keys[r]; }
 };
 
 /// Whether the rows are so few that their products may wait for K and V.

@@ -67,7 +67,7 @@ class WideSoftmax {
     if constexpr (kRowsTogether<S, Isa>) visit.into.clear();
     for (std::int64_t r = 0; r < visit.live; ++r) {
       if (!(visit.seen >> r & 1)) continue;
-      const RowKeys<Isa> keys = bias_.keys(r, visit.keys[r]);
+      const RowKeys<Isa> keys = bias_.keys(r, visit.span(r));
       if constexpr (kRowLanes) {
         peak[r] = score_row(visit, r, row_of<L>(views[0], r), keys);
       } else {
@@ -89,7 +89,7 @@ class WideSoftmax {
     alignas(64) float mass[kLanes] = {};
     for (std::int64_t r = 0; r < visit.live; ++r) {
       if (!(visit.seen >> r & 1)) continue;
-      const RowKeys<Isa> keys = bias_.keys(r, visit.keys[r]);
+      const RowKeys<Isa> keys = bias_.keys(r, visit.span(r));
       if constexpr (kRowLanes) {
         mass[r] = weigh_row(visit, r, row_of<L>(visit.step[0], r), keys);
       } else {
@@ -115,7 +115,7 @@ class WideSoftmax {
     const float factor = scored ? 1 : scheme_.octaves;
     const auto sums = [&](std::int64_t r) {
       const std::byte* row = memory_.score + r * memory_.score_row;
-      const KeySpan keys = scored ? KeySpan{visit.low, visit.high} : visit.keys[r];
+      const KeySpan keys = scored ? KeySpan{visit.low, visit.high} : visit.span(r);
       return typename Own::Row{reinterpret_cast<const float*>(row), keys, visit.low, visit.high};
     };
     F32 rows[Isa::kRows];
@@ -150,7 +150,7 @@ class WideSoftmax {
 
   Acc largest_lanes(const ThisVisit& visit, std::int64_t r) const {
     const std::byte* row = memory_.score + r * memory_.score_row;
-    const RowKeys<Isa> keys = bias_.keys(r, visit.keys[r]);
+    const RowKeys<Isa> keys = bias_.keys(r, visit.span(r));
     Acc most = visit.compared > 0 ? load<Acc>(visit.largest + 4 * kLanes * r) : lowest<Acc>();
     if (visit.low + visit.compared >= visit.high) return most;
     for_keys(

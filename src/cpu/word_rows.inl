@@ -49,9 +49,10 @@ class WordRows {
   /// Keys that row r sees, from first_key(). Keys behind the block's last one have words of weight 0 too: who
   /// sees the last one sees all to the end of its run.
   KeySpan seen(const ThisVisit& visit, std::int64_t r) const {
-    const std::int64_t first = visit.keys[r].first - first_key(visit), all = round_up(count(visit), kRun);
+    const KeySpan keys = visit.span(r);
+    const std::int64_t first = keys.first - first_key(visit), all = round_up(count(visit), kRun);
     if (bias_.any()) return {0, all};
-    const std::int64_t last = visit.keys[r].last;
+    const std::int64_t last = keys.last;
     return {first, last == visit.block.keys() ? all : last - first_key(visit)};
   }
   /// Which words of the run at a key are in there.

@@ -491,27 +491,32 @@ OCTET_HD auto widened_bytes(V bytes) {
     return __builtin_convertvector(bytes, Out);
 }
 
-/// Whether any lane of a comparison holds.
+/// In which lanes a comparison holds: bit i of lane i.
 template <class V>
-OCTET_HD bool any(V mask) {
+OCTET_HD std::uint32_t lanes_that(V mask) {
   if constexpr (kIsPair<V>)
-    return any(mask.lo) || any(mask.hi);
+    return lanes_that(mask.lo) | lanes_that(mask.hi) << kLanesOf<decltype(mask.lo)>;
   else
 #if defined(__AVX512F__)
       if constexpr (sizeof(V) == 64)
-    return _mm512_test_epi32_mask(cast<__m512i>(mask), cast<__m512i>(mask)) != 0;
+    return _mm512_test_epi32_mask(cast<__m512i>(mask), cast<__m512i>(mask));
   else
 #endif
 #if defined(__AVX2__)
       if constexpr (sizeof(V) == 32)
-    return _mm256_movemask_ps(cast<__m256>(mask)) != 0;
+    return static_cast<std::uint32_t>(_mm256_movemask_ps(cast<__m256>(mask)));
   else
 #endif
   {
-    bool found = false;
-    for (int i = 0; i < kLanesOf<V>; ++i) found |= mask[i] != 0;
+    std::uint32_t found = 0;
+    for (int i = 0; i < kLanesOf<V>; ++i) found |= static_cast<std::uint32_t>(mask[i] != 0) << i;
     return found;
   }
+}
+/// Whether it holds in any.
+template <class V>
+OCTET_HD bool any(V mask) {
+  return lanes_that(mask) != 0;
 }
 
 /// x y + a of floats with one rounding, in registers of 64 bytes: sets without them have no use for it. What

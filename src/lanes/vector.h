@@ -150,6 +150,7 @@ struct VectorLane {
   static OCTET_HD std::int32_t largest_lane_i32(I32 a) { return simd::largest_lane(a); }
   /// Whether any lane of a mask holds.
   static OCTET_HD bool any_i32(Mask a) { return simd::any(a); }
+  static OCTET_HD std::uint32_t lanes_that_i32(Mask a) { return simd::lanes_that(a); }
 
   // f32
   template <class A, class B>

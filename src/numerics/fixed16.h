@@ -47,10 +47,12 @@ static_assert(kOffsetUnits == 128 && kScaleRange <= kOrderedRange, "the place al
 
 /// The mantissa 2^16 2^(-fraction / 2^16), at most 65534, of the accurate exponential: within 0.31 %.
 struct AccurateMantissa {
+  static constexpr std::uint16_t kOne = 65534, kSlope = 43900, kCurve = 11132;
+
   template <class W>
   static OCTET_HD typename W::U16 of(typename W::U16 fraction) {
-    const auto slope = W::sub_u16(43900, W::mulhi_u16(11132, fraction));
-    return W::sub_u16(65534, W::mulhi_u16(fraction, slope));
+    const auto slope = W::sub_u16(kSlope, W::mulhi_u16(kCurve, fraction));
+    return W::sub_u16(kOne, W::mulhi_u16(fraction, slope));
   }
 };
 

@@ -8,6 +8,7 @@
 
 #include "base/hd.h"
 #include "numerics/contract.h"
+#include "numerics/fixed16.h"
 #include "numerics/integer_arith.h"
 #include "numerics/integer_bins.h"
 #include "numerics/integer_ends.h"
@@ -406,9 +407,8 @@ struct IntegerScheme {
   /// from 16 octaves on.
   static OCTET_HD U16 exp2_u16(U16 z) {
     const U16 x = L::shl_u16(z, 16 - kUnitBits);  // fraction of an octave, 2^-16
-    const U16 slope = L::sub_u16(43900, L::mulhi_u16(11132, x));
-    const U16 mantissa = L::sub_u16(65534, L::mulhi_u16(x, slope));
-    return L::avg_u16(L::srlv_u16(mantissa, L::srl_u16(z, kUnitBits)), 0);  // rounds half of it
+    return L::avg_u16(L::srlv_u16(fixed16::AccurateMantissa::of<L>(x), L::srl_u16(z, kUnitBits)),
+                      0);  // rounds half of it
   }
   /// The same of a word, z <= 2^32 - 2^14, in words: the fraction of an octave has ten bits, and floors are
   /// those of the above, brought together. lifted: z + kExp2Lift, so that its octaves are what the mantissa

@@ -39,15 +39,15 @@ struct States {
 template <class R>
 struct IntoRows {
   alignas(64) std::int64_t factor[R::kWidth];
-  alignas(32) std::int32_t bin[R::kWidth], opens[R::kWidth], moved[R::kWidth], used[R::kWidth];
-  bool any_opens;
+  alignas(32) std::int32_t bin[R::kWidth], moved[R::kWidth], used[R::kWidth];
+  std::uint32_t opens;  ///< bit r: of row r
 
   OCTET_HOST void clear() { *this = {}; }
   template <class Into>
   OCTET_HOST void put(std::int64_t row, const Into& of_row) {
     factor[row] = of_row.factor, bin[row] = of_row.bin;
-    opens[row] = of_row.opens ? -1 : 0, moved[row] = of_row.moved, used[row] = of_row.used;
-    any_opens = any_opens || of_row.opens;
+    moved[row] = of_row.moved, used[row] = of_row.used;
+    opens |= static_cast<std::uint32_t>(of_row.opens) << row;
   }
 };
 
@@ -83,9 +83,8 @@ class Steps {
     const I32 opens = counts & moves;
     R::store(into.factor, R::widen(factor() & counts));
     R::store(into.bin, out_.slot & counts);
-    into.any_opens = R::any_i32(opens);
-    if (!into.any_opens) return;
-    R::store(into.opens, opens);
+    into.opens = R::lanes_that_i32(opens);
+    if (into.opens == 0) return;
     R::store(into.moved, out_.moved);
     R::store(into.used, used_);
   }

@@ -63,6 +63,24 @@ TEST_P(Backends, FollowTheReferenceAtEveryKeyBlock) {
   }
 }
 
+/// Stages of a group of rows go beside products of others: groups that are whole or not, first and last ones,
+/// and blocks whose keys fill no chunk, or that some rows see a part of.
+TEST_P(Backends, FollowTheReferenceWhereGroupsOfRowsGoBesideEachOther) {
+  if (!has(Scheme::integer)) GTEST_SKIP() << "a set without a nest of the scheme that does so";
+  for (std::int64_t dim : {64, 80, 128})
+    for (std::int64_t rows : {16, 20, 33, 100, 213})
+      for (std::int64_t block : {64, 128, 512, 1024}) {
+        const std::int64_t keys = block + 5 * rows;
+        Call call = normal_call(1, 1, rows, keys, dim, static_cast<std::uint64_t>(rows + block));
+        call.options.key_block = block;
+        const std::string name = std::to_string(dim) + " channels, " + std::to_string(rows) + " rows, " +
+                                 std::to_string(keys) + " keys in blocks of " + std::to_string(block);
+        expect_reference(Scheme::integer, call, name);
+        call.options.mask = Mask::causal;
+        expect_reference(Scheme::integer, call, "causal, " + name);
+      }
+}
+
 /// Scores and V scales beyond the range of the 16-bit softmax: its key blocks take the f32 form.
 TEST_P(Backends, LeaveTheSixteenBitFormWhereItDoesNotFit) {
   for (Scheme scheme : {Scheme::int8, Scheme::int8_shift, Scheme::int4}) {

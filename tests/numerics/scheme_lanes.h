@@ -434,7 +434,7 @@ class SchemeCheck {
         const typename One::Into one_into = seen[i] ? one.into(step) : typename One::Into{};
         above[i] = step.origin, want_bin[i] = one_into.bin, want_factor[i] = one_into.factor;
         if (seen[i]) want[i] = one.absorb(want[i], step, sums[i]);
-        const bool lanes_open = into.any_opens && into.opens[i];
+        const bool lanes_open = into.opens >> i & 1;
         const std::int32_t room[] = {lanes_open, lanes_open ? into.moved[i] : 0,
                                      lanes_open ? into.used[i] : 0};
         const std::int32_t want_room[] = {one_into.opens, one_into.opens ? one_into.moved : 0,

@@ -12,6 +12,9 @@ struct IsaAmx : WithHalves<Isa512Fp16> {
   static constexpr bool kHas = S::kQk == Operand::bf16 || (!is_float(S::kQk) && !is_float(S::kP));
 
   static constexpr std::int64_t kRows = amx::kRows;
+  /// note: tiles read K and V twice as fast as they come from L2: with 96 rows 197 keys take 7 % less, 1,024
+  /// keys 1 to 3.
+  static constexpr UnitRows kUnitRows{96, 96, 96};
   // A tile's rows some KiB apart share sets of the cache: bf16 with blocks of 256 keys took 7 % longer.
   static constexpr std::int64_t kScoreGap = 64;
   static void begin(std::int64_t dim_groups) { amx::begin(dim_groups); }

@@ -19,6 +19,7 @@ struct Isa256 {
   static void begin(std::int64_t /*dim_groups*/) {}
   static void end() {}
   static constexpr std::int64_t kLanes = 8, kRows = avx2::kRows;
+  static constexpr UnitRows kUnitRows{48, 48, 48};
   static constexpr Products kIntegers{
       Element::s8,
       Element::u8_bias,

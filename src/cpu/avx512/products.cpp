@@ -1,9 +1,11 @@
 // The products of AVX-512 with VNNI.
 #include "cpu/avx512/products.h"
 
+#include <algorithm>
+
+#include "cpu/avx512/fours_outputs.inl"
+#include "cpu/avx512/fours_scores.inl"
 #include "cpu/avx512/tiles.inl"
-#include "cpu/avx512/tiles_largest.inl"
-#include "cpu/avx512/tiles_wide.inl"
 #include "cpu/avx512/tiles_words.inl"
 #include "cpu/avx512/woven.inl"
 
@@ -22,8 +24,6 @@ OCTET_TILE_6X4(tile_f32, OCTET_FMA)
 
 OCTET_TILES_TO_OUT(tile_u8_s8_and_fold, OCTET_UNSIGNED_A, OCTET_FROM_INTEGER)
 OCTET_TILES_TO_OUT(tile_f32_and_fold, OCTET_FMA, OCTET_AS_IT_IS)
-
-OCTET_TILES_WIDE(tile_u8_s8_wide, OCTET_UNSIGNED_A)
 
 /// How a group of `a` in every lane meets a column of `b`.
 struct UnsignedB {
@@ -85,19 +85,8 @@ std::int64_t multiply_s8_u8_to_words(const Tile& t, const TileWords& words, std:
   if (apart) (words.scale ? column_to_words<true> : column_to_words<false>)(t, words, columns - 1);
   return columns + odd;
 }
-std::int64_t multiply_s8_u8_with_largest(const Tile& t, std::byte* largest, std::int64_t columns) {
-  constexpr std::int64_t kPair = 2;
-  const std::int64_t pairs = columns / kPair;
-  if (pairs == 0 || t.steps < kWovenSteps) return 0;
-  for_tiles([&](const Tile& of_rows, std::byte* into) { tiles_with_largest(of_rows, into, pairs); }, t,
-            largest);
-  return pairs * kPair;
-}
 std::int64_t multiply_u8_s8_and_fold(const Tile& t, const TileFold& fold, std::int64_t columns) {
   return all_and_fold(tile_u8_s8_and_fold, t, fold, columns);
-}
-std::int64_t multiply_u8_s8_wide(const Tile& t, const TileWide& wide, std::int64_t columns) {
-  return all_wide(tile_u8_s8_wide, t, wide, columns);
 }
 std::int64_t multiply_f32_and_fold(const Tile& t, const TileFold& fold, std::int64_t columns) {
   return all_and_fold(tile_f32_and_fold, t, fold, columns);
@@ -109,5 +98,35 @@ void multiply_few_s8_s8(const Tile& t, std::int64_t columns) { few_qk<ShiftedB>(
 void multiply_few_u8_s8(const Tile& t, std::int64_t columns) { few_pv<UnsignedA>(t, columns); }
 void multiply_few_qk_f32(const Tile& t, std::int64_t columns) { few_qk<FusedF32>(t, columns); }
 void multiply_few_pv_f32(const Tile& t, std::int64_t columns) { few_pv<FusedF32>(t, columns); }
+
+void fours_s8_u8(const Tile& t, std::int64_t columns) { all_fours<UnsignedB>(t, columns); }
+void fours_u8_s8(const Tile& t, std::int64_t columns) { all_fours<UnsignedA>(t, columns); }
+std::int64_t fours_s8_u8_with_largest(const Tile& t, std::byte* largest, const TileDistances* distances,
+                                      std::int64_t columns) {
+  static constexpr TileDistances kNone{};
+  const std::int64_t quads = columns / kColumns, quad_bytes = kColumns * t.b_column,
+                     together = std::max<std::int64_t>(1, kPieceBytes / quad_bytes);
+  std::int64_t chunks = distances ? distances->beside(t.steps, columns) : 0;
+  if (quads == 0) return 0;
+  if (quads <= together) {
+    fours_of_scores(t, largest, 0, quads, distances ? *distances : kNone, chunks);
+    return quads * kColumns;
+  }
+  TileDistances beside = distances ? *distances : kNone;
+  for (std::int64_t quad = 0; quad < quads; quad += together) {
+    const std::int64_t count = std::min(together, quads - quad), done = std::min(count, chunks);
+    fours_of_scores(t, largest, quad, count, beside, done);
+    beside = beside.after(done), chunks -= done;
+  }
+  return quads * kColumns;
+}
+std::int64_t fours_u8_s8_beside(const Tile& t, const TileWeights* weights, std::int64_t columns) {
+  return fours_beside(fours_stored, t, weights, columns, stored(t));
+}
+std::int64_t fours_u8_s8_wide(const Tile& t, const TileWide& wide, const TileWeights* weights,
+                              std::int64_t columns) {
+  const TilesOfFours& tiles = wide.what == TileWide::What::add ? fours_added : fours_set;
+  return fours_beside(tiles, t, weights, columns, {wide.out, wide.factor, nullptr, wide.out_column, 0});
+}
 
 }  // namespace octet::cpu::avx512

@@ -223,15 +223,9 @@ Tile from_row(Tile t, std::int64_t row) {
 inline TileFold from_row(const TileFold& f, std::int64_t row) {
   return {f.decay ? f.decay + row : nullptr, f.factor + row, f.out + row * f.out_row, f.out_row};
 }
-inline TileWide from_row(const TileWide& w, std::int64_t row) {
-  return {w.what, w.factor + row, w.out + row, w.out_column};
-}
 inline TileWords from_row(const TileWords& w, std::int64_t row) {
   return {w.factor + row, w.scale, w.level, w.out + row * w.out_row, w.out_row};
 }
-/// largest: a vector a row.
-inline std::byte* from_row(std::byte* largest, std::int64_t row) { return largest + row * kVector; }
-
 /// Calls tile() for each register tile that has rows, with the tile and the ends from its first row on.
 /// note: the first of them as they are. A copy, made by vectors of members that were just written one by one,
 /// would wait for these to reach the cache (some 14 cycles on Zen 5).
