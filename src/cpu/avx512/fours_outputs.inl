@@ -117,7 +117,7 @@ constexpr WeightConstants kWeightConstants;
 struct FoursEnd {
   std::byte* const* rows;      ///< of wide numbers: TileWide::out
   const std::int64_t* factor;  ///< the same: TileWide::factor
-  std::byte* at;     ///< sums; bytes to the first column of wide numbers
+  std::int64_t at;             ///< the address of sums; bytes to the first column of wide numbers
   std::int64_t next, tile;  ///< from a row of sums to the next, and four; from a column of numbers, and 0
 };
 
@@ -127,7 +127,7 @@ struct FoursOfOutputs {
   std::byte *p, *mass;
   const std::byte* sums;  ///< to begin from
   std::byte* const* rows;
-  std::byte* at;
+  std::int64_t at;
   const std::int32_t* reference;
   const std::int64_t* factor;
   std::int64_t next, at_tile, tiles, beside, fours, rest, step, words_row, p_row, words_next, p_next, sums_row;
@@ -209,7 +209,9 @@ OCTET_TILES_BESIDE(fours_set, OCTET_WIDE_SET)
 OCTET_TILES_BESIDE(fours_added, OCTET_WIDE_ADD)
 
 /// Where sums are stored, of which others may begin.
-FoursEnd stored(const Tile& t) { return {nullptr, nullptr, t.out, t.out_row, kFourRows * t.out_row}; }
+FoursEnd stored(const Tile& t) {
+  return {nullptr, nullptr, reinterpret_cast<std::int64_t>(t.out), t.out_row, kFourRows * t.out_row};
+}
 
 /// One piece of V.
 void piece_beside(TilesByFours tiles, const Tile& t, const TileWeights& w, std::int64_t columns,

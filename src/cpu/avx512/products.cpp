@@ -126,7 +126,7 @@ std::int64_t fours_u8_s8_beside(const Tile& t, const TileWeights* weights, std::
 std::int64_t fours_u8_s8_wide(const Tile& t, const TileWide& wide, const TileWeights* weights,
                               std::int64_t columns) {
   const TilesOfFours& tiles = wide.what == TileWide::What::add ? fours_added : fours_set;
-  return fours_beside(tiles, t, weights, columns, {wide.out, wide.factor, nullptr, wide.out_column, 0});
+  return fours_beside(tiles, t, weights, columns, {wide.out, wide.factor, 0, wide.out_column, 0});
 }
 
 }  // namespace octet::cpu::avx512
