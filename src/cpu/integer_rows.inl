@@ -92,6 +92,7 @@ class IntegerRows : public WordRows<S, Isa> {
     alignas(64) I32 of[kRows];
   };
   TileDistances distances_beside(const ThisVisit& visit, const Referred& referred, Least& least) const {
+    static_assert(sizeof referred.views == 3 * TileDistances::kRows * sizeof(std::int32_t));
     return {memory_.score,
             call_.head.fixed.level + 4 * visit.block.begin,
             reinterpret_cast<const std::byte*>(&referred.views),
@@ -105,7 +106,6 @@ class IntegerRows : public WordRows<S, Isa> {
   void refer_rest(const Group& group, ThisVisit& visit, std::int64_t chunks, Least& least,
                   Referred& referred) const {
     const std::int64_t first = chunks * TileDistances::kKeys;
-    for (std::int64_t r = 0; chunks == 0 && r < kRows; ++r) least.of[r] = Words::farthest();
     if (first < visit.block.keys()) distances_from(visit, referred.views, first, least.of);
     refer(group, visit, nearest(least.of), Rows{}, referred);
   }
@@ -114,6 +114,7 @@ class IntegerRows : public WordRows<S, Isa> {
     alignas(64) Mass of[kRows];
   };
   TileWeights weights_beside(const ThisVisit& visit, const Referred& referred, Masses& masses) const {
+    static_assert(S::kUnitBits == TileWeights::kUnitBits);
     return {memory_.words,
             memory_.words_row,
             referred.reference,
@@ -127,7 +128,6 @@ class IntegerRows : public WordRows<S, Isa> {
   void weigh_rest(Group& group, const ThisVisit& visit, std::int64_t chunks, Masses& masses,
                   const Referred& referred) const {
     const std::int64_t first = chunks * TileWeights::kKeys;
-    for (std::int64_t r = 0; chunks == 0 && r < kRows; ++r) masses.of[r] = Mass{};
     if (first < visit.block.keys()) weigh_from(visit, referred.reference, first, masses);
     referred.steps.absorb(group.states, totals(masses.of), rows_in(visit.seen));
   }
@@ -183,11 +183,10 @@ class IntegerRows : public WordRows<S, Isa> {
 
   Rows distances_of_whole(const ThisVisit& visit, const RowViews& views) const {
     Least least;
-    for (I32& words : least.of) words = Words::farthest();
     distances_from(visit, views, 0, least.of);
     return nearest(least.of);
   }
-  /// Of keys from `first` on; least: words of keys before, too.
+  /// Of keys from `first` on; least: where it is not 0, the least words of the keys before.
   /// note: not inlined, for the code between products is no more than the processor keeps decoded.
   __attribute__((noinline)) void distances_from(const ThisVisit& visit, const RowViews& views,
                                                 std::int64_t first, I32* least) const {
@@ -196,35 +195,30 @@ class IntegerRows : public WordRows<S, Isa> {
     const GroupMemory memory = memory_;
     for (std::int64_t r = 0; r < kRows; ++r) {
       stay_awake<Isa>(r, visit.block.keys());
-      least[r] =
-          Words::distances_of_whole(memory.score + r * memory.score_row + 4 * first, views.of(r), level, runs,
-                                    memory.words + r * memory.words_row + 2 * first, least[r]);
+      least[r] = Words::distances_of_whole(memory.score + r * memory.score_row + 4 * first, views.of(r),
+                                           level, runs, memory.words + r * memory.words_row + 2 * first,
+                                           first > 0 ? least[r] : Words::farthest());
     }
   }
   typename R::I64 weigh_whole(const ThisVisit& visit, const std::int32_t* reference) const {
-    const auto* const mass = reinterpret_cast<const std::byte*>(call_.head.fixed.mass + visit.block.begin);
-    const std::int64_t runs = (visit.block.keys() + Base::kRun - 1) / Base::kRun;
-    const GroupMemory memory = memory_;
-    Mass sums[kRows];
-    for (std::int64_t r = 0; r < kRows; ++r) {
-      stay_awake<Isa>(r, visit.block.keys());
-      sums[r] = Words::weigh(memory.words + r * memory.words_row, reference[r], mass, runs,
-                             memory.p + r * memory.p_row);
-    }
-    return totals(sums);
+    Masses masses;
+    weigh_from(visit, reference, 0, masses);
+    return totals(masses.of);
   }
-
-  /// Codes of P and masses of keys from `first` on. note: not inlined, as distances_from().
+  /// Codes of P and masses of keys from `first` on; masses: where it is not 0, those of the keys before.
+  /// note: not inlined, as distances_from().
   __attribute__((noinline)) void weigh_from(const ThisVisit& visit, const std::int32_t* reference,
                                             std::int64_t first, Masses& masses) const {
     const std::int64_t runs = (visit.block.keys() - first + Base::kRun - 1) / Base::kRun;
     const std::byte* const of_keys = multiplier(visit) + 2 * first;
     const GroupMemory memory = memory_;
     for (std::int64_t r = 0; r < kRows; ++r) {
+      stay_awake<Isa>(r, visit.block.keys());
       const std::byte* const words = memory.words + r * memory.words_row + 2 * first;
       std::byte* const p = memory.p + r * memory.p_row + kPBytesOf<S, Isa> * first;
-      masses.of[r] += runs == 1 ? Words::weigh_run(words, reference[r], of_keys, p, I32{})
-                                : Words::weigh(words, reference[r], of_keys, runs, p);
+      const Mass mass = runs == 1 ? Words::weigh_run(words, reference[r], of_keys, p, I32{})
+                                  : Words::weigh(words, reference[r], of_keys, runs, p);
+      masses.of[r] = first > 0 ? masses.of[r] + mass : mass;
     }
   }
 

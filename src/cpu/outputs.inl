@@ -69,8 +69,7 @@ class RowOutputs {
 
   /// Whether products may have weights of other rows beside them.
   bool takes_weights() const {
-    constexpr std::int64_t kColumns = 4;  // of whole tiles
-    return kPv.pv_beside != nullptr && call_.dim_v / kLanes % kColumns == 0;
+    return kPv.pv_beside != nullptr && call_.dim_v / kLanes % TileWeights::kColumns == 0;
   }
   /// P V into the rows' outputs.
   void multiply(const ThisVisit& visit) { multiply_beside(visit, nullptr); }

@@ -72,8 +72,10 @@ struct TileWide {
 /// Weights of other rows that are made beside a product: the codes of P and the masses of `integer`
 /// (IntegerWords::weigh), from distances in words. Rows are as many as the tile's.
 struct TileWeights {
-  static constexpr std::int64_t kKeys = 64;   ///< of a chunk
-  static constexpr std::int64_t kSteps = 16;  ///< of the product that meet a chunk of each row
+  static constexpr std::int64_t kKeys = 64;      ///< of a chunk
+  static constexpr std::int64_t kSteps = 16;     ///< of the product that meet a chunk of each row
+  static constexpr std::int64_t kColumns = 4;    ///< of the product, at least
+  static constexpr std::int32_t kUnitBits = 10;  ///< of the fraction of an octave in a distance
 
   const std::byte* words;  ///< row r's at words + r * words_row
   std::int64_t words_row;
@@ -102,10 +104,11 @@ struct TileDistances {
   static constexpr std::int64_t kKeys = 64;    ///< of a chunk, as many as four columns have
   static constexpr std::int64_t kColumns = 4;  ///< of the product that meet a chunk of each row
   static constexpr std::int64_t kSteps = 16;   ///< of these, at least
+  static constexpr std::int64_t kRows = 16;    ///< that the arrays of `view` have
 
   const std::byte* sums;   ///< row r's as far behind the first as in the tile's `out`
   const std::byte* level;  ///< [key]: 16 bits
-  const std::byte* view;   ///< IntegerWords::RowView of each row: three arrays of 16 numbers of 32 bits
+  const std::byte* view;   ///< IntegerWords::RowView of each row: three arrays of kRows numbers of 32 bits
   std::byte* words;        ///< row r's at words + r * words_row
   std::int64_t words_row;
   std::byte* least;        ///< [row]: a vector of the least words, which the first chunk sets

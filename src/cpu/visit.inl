@@ -22,7 +22,7 @@ struct Products {
   MultiplyWide pv_wide = nullptr;         ///< the same
   MultiplyWithLargest qk_with_largest = nullptr;
   Element few_k = k;                   ///< K as the products of few rows take it: they shift it themselves
-  MultiplyBeside pv_beside = nullptr;  ///< there where pv_wide is
+  MultiplyBeside pv_beside = nullptr;  ///< of sums that stay as they are; there where pv_wide is
 };
 
 /// Whether a scheme has a form of its softmax in words with the bits of the wide form.

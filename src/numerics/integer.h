@@ -407,8 +407,8 @@ struct IntegerScheme {
   /// from 16 octaves on.
   static OCTET_HD U16 exp2_u16(U16 z) {
     const U16 x = L::shl_u16(z, 16 - kUnitBits);  // fraction of an octave, 2^-16
-    return L::avg_u16(L::srlv_u16(fixed16::AccurateMantissa::of<L>(x), L::srl_u16(z, kUnitBits)),
-                      0);  // rounds half of it
+    const U16 mantissa = fixed16::AccurateMantissa::of<L>(x);
+    return L::avg_u16(L::srlv_u16(mantissa, L::srl_u16(z, kUnitBits)), 0);  // rounds half of it
   }
   /// The same of a word, z <= 2^32 - 2^14, in words: the fraction of an octave has ten bits, and floors are
   /// those of the above, brought together. lifted: z + kExp2Lift, so that its octaves are what the mantissa

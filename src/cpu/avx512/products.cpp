@@ -7,7 +7,6 @@
 #include "cpu/avx512/fours_scores.inl"
 #include "cpu/avx512/tiles.inl"
 #include "cpu/avx512/tiles_words.inl"
-#include "cpu/avx512/woven.inl"
 
 namespace octet::cpu::avx512 {
 namespace {

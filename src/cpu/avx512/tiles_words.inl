@@ -1,16 +1,33 @@
-// Q K^T that ends in words: two columns at a time, in two sets of 12 sums by turns (woven.inl). While one set
+// Q K^T that ends in words: two columns at a time, in two sets of 12 sums by turns. While one set
 // is multiplied, the other becomes words; the words of a row are one vector, 32 keys. One set after another
 // would leave the multipliers idle for a quarter of the time at a head dim of 64. Of 12 rows the sets are the
 // first six and the others of the same columns, so that K is read once for all of them.
 #pragma once
 #include "cpu/avx512/tiles.inl"
-#include "cpu/avx512/woven.inl"
 
 namespace octet::cpu::avx512 {
 namespace {
 
+constexpr int kWovenSteps = 6;  ///< of a set, at least: one for each row
+
 // Laid out as it runs.
 // clang-format off
+#define OCTET_SET_A "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"
+#define OCTET_SET_B "12", "13", "14", "15", "16", "17", "18", "19", "20", "21", "22", "23"
+// Rows of a tile, and of one of 12 rows its other half.
+#define OCTET_FIRST_ROWS "0", "1", "2", "3", "4", "5"
+#define OCTET_OTHER_ROWS "6", "7", "8", "9", "10", "11"
+#define OCTET_START_ROW(ROW, S0, S1) \
+  "vpbroadcastd 4*" ROW "(%[from]), %%zmm" S0 "\n\tvmovdqa64 %%zmm" S0 ", %%zmm" S1 "\n\t"
+#define OCTET_START_12(R0, R1, R2, R3, R4, R5, S0, S1, S2, S3, S4, S5, S6, S7, S8, S9, S10, S11) \
+  "mov %[start], %[from]\n\t" OCTET_START_ROW(R0, S0, S1) OCTET_START_ROW(R1, S2, S3)             \
+      OCTET_START_ROW(R2, S4, S5) OCTET_START_ROW(R3, S6, S7) OCTET_START_ROW(R4, S8, S9)         \
+          OCTET_START_ROW(R5, S10, S11)
+#define OCTET_START_SET(...) OCTET_START_12(__VA_ARGS__)
+// From the first half of 12 rows to the other, the same columns: the pointers of the sums.
+#define OCTET_OTHER_HALF "sub %[b_back], %[b]\n\tadd %[a_other], %[a]\n\tadd %[a_other], %[a3]\n\t"
+// On to the next two columns.
+#define OCTET_NEXT_PAIR "add %[b_next], %[b]\n\tsub %[a_back], %[a]\n\tsub %[a_back], %[a3]\n\t"
 // One row of a step: its group in every lane, times two columns.
 #define OCTET_PAIR_ROW(ADDRESS, S0, S1)              \
   "vpbroadcastd " ADDRESS ", %%zmm28\n\t"            \
