@@ -144,7 +144,7 @@ using MultiplyWide = std::int64_t (*)(const Tile& tile, const TileWide& wide, co
 
 /// Computes so many columns of the tile as words, all of its rows, as it can do whole tiles of; returns how
 /// many. Of a last column that is the first of a vector of words the other half is there too: its words are
-/// those of the column after it, which no row sees, or the least.
+/// those of the column after it, which no row sees, or the least. Steps of `b` lie one after the other.
 using MultiplyToWords = std::int64_t (*)(const Tile& tile, const TileWords& words, std::int64_t columns);
 
 }  // namespace octet::cpu

@@ -32,8 +32,6 @@ constexpr std::int64_t kPieceBytes = 16 << 10;
   "add $64, %[b]\n\t"
 #define OCTET_V_STEP(...) OCTET_FOURS_STEP(OCTET_V_TIMES, "64(%[b])", "128(%[b])", "192(%[b])", __VA_ARGS__) "add " OCTET_V_ROW ", %[b]\n\t"
 
-#define OCTET_NONE(SUM) "vpxord %%zmm" SUM ", %%zmm" SUM ", %%zmm" SUM "\n\t"
-#define OCTET_NONE_4(S0, S1, S2, S3) OCTET_NONE(S0) OCTET_NONE(S1) OCTET_NONE(S2) OCTET_NONE(S3)
 #define OCTET_MOVE_ON(BY, FIELD) "mov " BY ", %[from]\n\tadd %[from], " FIELD "\n\t"
 // clang-format on
 

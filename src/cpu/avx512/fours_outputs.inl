@@ -69,7 +69,7 @@ constexpr WeightConstants kWeightConstants;
   "vmovdqu64 (%[from]), %%zmm" S0 "\n\tvmovdqu64 64(%[from]), %%zmm" S1 "\n\tvmovdqu64 128(%[from]), %%zmm" \
   S2 "\n\tvmovdqu64 192(%[from]), %%zmm" S3 "\n\tadd " OCTET_SUMS_ROW ", %[from]\n\t"
 // What sums begin from: nothing, or those that are stored where the tile's go.
-#define OCTET_FROM_NONE                                                                                \
+#define OCTET_FOURS_FROM_NONE                                                                                \
   OCTET_NONE_4("0", "1", "2", "3") OCTET_NONE_4("4", "5", "6", "7") OCTET_NONE_4("8", "9", "10", "11") \
   OCTET_NONE_4("12", "13", "14", "15")
 #define OCTET_FROM_STORED                                                                            \
@@ -199,9 +199,9 @@ using TilesByFours = void (*)(FoursOfOutputs& f, std::int64_t row);
 struct TilesOfFours {
   TilesByFours whole, rest;  ///< rest: of sums that begin from stored ones
 };
-#define OCTET_TILES_BESIDE(NAME, END)                    \
-  OCTET_TILE_BESIDE(NAME##_rest, OCTET_FROM_STORED, END) \
-  OCTET_TILE_BESIDE(NAME##_whole, OCTET_FROM_NONE, END)  \
+#define OCTET_TILES_BESIDE(NAME, END)                         \
+  OCTET_TILE_BESIDE(NAME##_rest, OCTET_FROM_STORED, END)      \
+  OCTET_TILE_BESIDE(NAME##_whole, OCTET_FOURS_FROM_NONE, END) \
   constexpr TilesOfFours NAME{NAME##_whole, NAME##_rest};
 
 OCTET_TILES_BESIDE(fours_stored, OCTET_BESIDE_STORE)

@@ -38,11 +38,8 @@ constexpr int kColumns = 4, kVector = 64, kFour = 4;
 // All kinds of tile begin with this: the sums of `fours` times four groups and `rest` more in zmm0...23, row
 // by row. Operands are named as in tile(). note: four groups a turn, for Intel's processors run the loop's
 // own additions on the ports that multiply: 2 to 4 % of f32's products (Granite Rapids).
-#define OCTET_SUMS_6X4(MUL) \
-  OCTET_START("(%[start])", "0", "1", "2", "3") OCTET_START("4(%[start])", "4", "5", "6", "7")         \
-  OCTET_START("8(%[start])", "8", "9", "10", "11") OCTET_START("12(%[start])", "12", "13", "14", "15") \
-  OCTET_START("16(%[start])", "16", "17", "18", "19")                                                  \
-  OCTET_START("20(%[start])", "20", "21", "22", "23")                                                  \
+#define OCTET_SUMS_6X4(BEGIN, MUL) \
+  BEGIN                            \
   "test %[fours], %[fours]\n\t"                                                                        \
   "jz 2f\n\t"                                                                                          \
   ".p2align 5\n"                                                                                       \
@@ -63,6 +60,18 @@ constexpr int kColumns = 4, kVector = 64, kFour = 4;
   "dec %[fours]\n\t"                                                                                   \
   "jnz 3b\n"                                                                                           \
   "4:\n\t"
+// What they begin from: a number for each row, or none.
+// clang-format off
+#define OCTET_FROM_START                                                                               \
+  OCTET_START("(%[start])", "0", "1", "2", "3") OCTET_START("4(%[start])", "4", "5", "6", "7")         \
+  OCTET_START("8(%[start])", "8", "9", "10", "11") OCTET_START("12(%[start])", "12", "13", "14", "15") \
+  OCTET_START("16(%[start])", "16", "17", "18", "19") OCTET_START("20(%[start])", "20", "21", "22", "23")
+#define OCTET_NONE(SUM) "vpxord %%zmm" SUM ", %%zmm" SUM ", %%zmm" SUM "\n\t"
+#define OCTET_NONE_4(S0, S1, S2, S3) OCTET_NONE(S0) OCTET_NONE(S1) OCTET_NONE(S2) OCTET_NONE(S3)
+#define OCTET_FROM_NONE                                                                                \
+  OCTET_NONE_4("0", "1", "2", "3") OCTET_NONE_4("4", "5", "6", "7") OCTET_NONE_4("8", "9", "10", "11") \
+  OCTET_NONE_4("12", "13", "14", "15") OCTET_NONE_4("16", "17", "18", "19") OCTET_NONE_4("20", "21", "22", "23")
+// clang-format on
 #define OCTET_VECTORS                                                                                      \
   "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
       "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21",   \
@@ -76,9 +85,10 @@ constexpr int kColumns = 4, kVector = 64, kFour = 4;
     const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row;                                                    \
     std::int64_t fours = t.steps / kFour;                                                                 \
     const std::int64_t rest = t.steps % kFour;                                                            \
-    asm volatile(OCTET_SUMS_6X4(MUL) OCTET_STORE("0", "1", "2", "3") OCTET_STORE("4", "5", "6", "7")      \
-                     OCTET_STORE("8", "9", "10", "11") OCTET_STORE("12", "13", "14", "15")                \
-                         OCTET_STORE("16", "17", "18", "19") OCTET_STORE("20", "21", "22", "23")          \
+    asm volatile(OCTET_SUMS_6X4(OCTET_FROM_START, MUL) OCTET_STORE("0", "1", "2", "3")                    \
+                     OCTET_STORE("4", "5", "6", "7") OCTET_STORE("8", "9", "10", "11")                    \
+                         OCTET_STORE("12", "13", "14", "15") OCTET_STORE("16", "17", "18", "19")          \
+                             OCTET_STORE("20", "21", "22", "23")                                          \
                  : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [fours] "+r"(fours), [out] "+r"(out)          \
                  : [row] "r"(t.a_row), [column] "r"(t.b_column), [column3] "r"(3 * t.b_column),           \
                    [step] "r"(t.b_step), [out_row] "r"(t.out_row), [start] "r"(t.start), [rest] "m"(rest) \
@@ -107,21 +117,21 @@ constexpr int kColumns = 4, kVector = 64, kFour = 4;
   OCTET_SET_COLUMN(NUMBER, "128", ROW, S2)     \
   OCTET_SET_COLUMN(NUMBER, "192", ROW, S3) "add %[out_row], %[out]\n\t"
 
-#define OCTET_TILE_TO_OUT(NAME, END, MUL, NUMBER)                                                          \
-  __attribute__((noinline)) void NAME(const Tile& t, const TileFold& f, const std::byte* b,                \
-                                      std::byte* out) {                                                    \
-    const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row;                                                     \
-    std::int64_t fours = t.steps / kFour;                                                                  \
-    const std::int64_t rest = t.steps % kFour;                                                             \
-    asm volatile(OCTET_SUMS_6X4(MUL) END(NUMBER, "0", "0", "1", "2", "3")                                  \
-                     END(NUMBER, "1", "4", "5", "6", "7") END(NUMBER, "2", "8", "9", "10", "11")           \
-                         END(NUMBER, "3", "12", "13", "14", "15") END(NUMBER, "4", "16", "17", "18", "19") \
-                             END(NUMBER, "5", "20", "21", "22", "23")                                      \
-                 : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [fours] "+r"(fours), [out] "+r"(out)           \
-                 : [row] "r"(t.a_row), [column] "r"(t.b_column), [column3] "r"(3 * t.b_column),            \
-                   [step] "r"(t.b_step), [out_row] "r"(f.out_row), [start] "r"(t.start), [rest] "m"(rest), \
-                   [decay] "r"(f.decay), [factor] "r"(f.factor)                                            \
-                 : OCTET_VECTORS);                                                                         \
+#define OCTET_TILE_TO_OUT(NAME, END, MUL, NUMBER)                                                            \
+  __attribute__((noinline)) void NAME(const Tile& t, const TileFold& f, const std::byte* b,                  \
+                                      std::byte* out) {                                                      \
+    const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row;                                                       \
+    std::int64_t fours = t.steps / kFour;                                                                    \
+    const std::int64_t rest = t.steps % kFour;                                                               \
+    asm volatile(                                                                                            \
+        OCTET_SUMS_6X4(OCTET_FROM_NONE, MUL) END(NUMBER, "0", "0", "1", "2", "3")                            \
+            END(NUMBER, "1", "4", "5", "6", "7") END(NUMBER, "2", "8", "9", "10", "11")                      \
+                END(NUMBER, "3", "12", "13", "14", "15") END(NUMBER, "4", "16", "17", "18", "19")            \
+                    END(NUMBER, "5", "20", "21", "22", "23")                                                 \
+        : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [fours] "+r"(fours), [out] "+r"(out)                      \
+        : [row] "r"(t.a_row), [column] "r"(t.b_column), [column3] "r"(3 * t.b_column), [step] "r"(t.b_step), \
+          [out_row] "r"(f.out_row), [rest] "m"(rest), [decay] "r"(f.decay), [factor] "r"(f.factor)           \
+        : OCTET_VECTORS);                                                                                    \
   }
 
 /// A tile that ends in outputs, `b` and `out` being those of its first column.

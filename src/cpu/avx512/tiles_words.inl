@@ -8,7 +8,9 @@
 namespace octet::cpu::avx512 {
 namespace {
 
-constexpr int kWovenSteps = 6;  ///< of a set, at least: one for each row
+/// Steps of a set, at least: one for each row. An even number, for the others go by twos.
+constexpr int kWovenSteps = 6;
+static_assert(kWovenSteps % 2 == 0);
 
 // Laid out as it runs.
 // clang-format off
@@ -20,8 +22,8 @@ constexpr int kWovenSteps = 6;  ///< of a set, at least: one for each row
 #define OCTET_START_ROW(ROW, S0, S1) \
   "vpbroadcastd 4*" ROW "(%[from]), %%zmm" S0 "\n\tvmovdqa64 %%zmm" S0 ", %%zmm" S1 "\n\t"
 #define OCTET_START_12(R0, R1, R2, R3, R4, R5, S0, S1, S2, S3, S4, S5, S6, S7, S8, S9, S10, S11) \
-  "mov %[start], %[from]\n\t" OCTET_START_ROW(R0, S0, S1) OCTET_START_ROW(R1, S2, S3)             \
-      OCTET_START_ROW(R2, S4, S5) OCTET_START_ROW(R3, S6, S7) OCTET_START_ROW(R4, S8, S9)         \
+  "mov %[start], %[from]\n\t" OCTET_START_ROW(R0, S0, S1) OCTET_START_ROW(R1, S2, S3)            \
+      OCTET_START_ROW(R2, S4, S5) OCTET_START_ROW(R3, S6, S7) OCTET_START_ROW(R4, S8, S9)        \
           OCTET_START_ROW(R5, S10, S11)
 #define OCTET_START_SET(...) OCTET_START_12(__VA_ARGS__)
 // From the first half of 12 rows to the other, the same columns: the pointers of the sums.
@@ -33,17 +35,18 @@ constexpr int kWovenSteps = 6;  ///< of a set, at least: one for each row
   "vpbroadcastd " ADDRESS ", %%zmm28\n\t"            \
   "vpdpbusd %%zmm28, %%zmm24, %%zmm" S0 "\n\t"       \
   "vpdpbusd %%zmm28, %%zmm25, %%zmm" S1 "\n\t"
-// A step of the sums S0...S11, row by row; W0...W5 go between its rows.
-#define OCTET_PAIR_STEP(S0, S1, S2, S3, S4, S5, S6, S7, S8, S9, S10, S11, W0, W1, W2, W3, W4, W5) \
-  "vmovdqu64 (%[b]), %%zmm24\n\t"                                                                 \
-  "vmovdqu64 (%[b],%[column]), %%zmm25\n\t" OCTET_PAIR_ROW("(%[a])", S0, S1)                      \
-      W0 OCTET_PAIR_ROW("(%[a],%[row])", S2, S3)                                                  \
-  W1 OCTET_PAIR_ROW("(%[a],%[row],2)", S4, S5)                                                    \
-  W2 OCTET_PAIR_ROW("(%[a3])", S6, S7)                                                            \
-  W3 OCTET_PAIR_ROW("(%[a3],%[row])", S8, S9)                                                     \
-  W4 OCTET_PAIR_ROW("(%[a3],%[row],2)", S10, S11) W5                                              \
-      "add %[step], %[b]\n\tadd $4, %[a]\n\t"                                                     \
-      "add $4, %[a3]\n\t"
+// Step AT of those whose groups lie at the pointers, of the sums S0...S11, row by row; W0...W5 go between its
+// rows.
+#define OCTET_PAIR_STEP(AT, S0, S1, S2, S3, S4, S5, S6, S7, S8, S9, S10, S11, W0, W1, W2, W3, W4, W5) \
+  "vmovdqu64 64*" AT "(%[b]), %%zmm24\n\t"                                                            \
+  "vmovdqu64 64*" AT "(%[b],%[column]), %%zmm25\n\t" OCTET_PAIR_ROW("4*" AT "(%[a])", S0, S1)         \
+      W0 OCTET_PAIR_ROW("4*" AT "(%[a],%[row])", S2, S3)                                              \
+  W1 OCTET_PAIR_ROW("4*" AT "(%[a],%[row],2)", S4, S5)                                                \
+  W2 OCTET_PAIR_ROW("4*" AT "(%[a3])", S6, S7)                                                        \
+  W3 OCTET_PAIR_ROW("4*" AT "(%[a3],%[row])", S8, S9)                                                 \
+  W4 OCTET_PAIR_ROW("4*" AT "(%[a3],%[row],2)", S10, S11) W5
+// On behind so many steps.
+#define OCTET_STEPS_ON(COUNT) "add $64*" COUNT ", %[b]\n\tadd $4*" COUNT ", %[a]\n\tadd $4*" COUNT ", %[a3]\n\t"
 // Row ROW's sums of the other set to words. SCALE(offset, sum) multiplies by the keys' scales or does
 // nothing; the levels of the two columns are in zmm26 and zmm27.
 #define OCTET_CONVERT(S0, S1) "vcvtdq2ps %%zmm" S0 ", %%zmm" S0 "\n\tvcvtdq2ps %%zmm" S1 ", %%zmm" S1 "\n\t"
@@ -54,8 +57,8 @@ constexpr int kWovenSteps = 6;  ///< of a set, at least: one for each row
   "vpackusdw %%zmm" S1 ", %%zmm" S0 ", %%zmm" S0 "\n\tvmovdqu64 %%zmm" S0 \
   ", (%[out])\n\tadd %[out_row]"                                          \
   ", %[out]\n\t"
-#define OCTET_WOVEN_STEP(SCALE, ROW, E0, E1, ...)                                             \
-  OCTET_PAIR_STEP(__VA_ARGS__, OCTET_CONVERT(E0, E1), SCALE("0", E0) SCALE("64", E1),         \
+#define OCTET_WOVEN_STEP(SCALE, AT, ROW, E0, E1, ...)                                         \
+  OCTET_PAIR_STEP(AT, __VA_ARGS__, OCTET_CONVERT(E0, E1), SCALE("0", E0) SCALE("64", E1),     \
                   OCTET_LEVEL(ROW, "26", E0) OCTET_LEVEL(ROW, "27", E1), OCTET_ROUND(E0, E1), \
                   OCTET_STORE_WORDS(E0, E1), "")
 #define OCTET_ROW_OF_WORDS(SCALE, ROW, E0, E1)                                    \
@@ -70,110 +73,112 @@ constexpr int kWovenSteps = 6;  ///< of a set, at least: one for each row
 #define OCTET_NEXT_SCALE "add $128, %[scale]\n\t"
 // The steps of one set of sums beside the words of the other, rows R0...R5.
 #define OCTET_WOVEN_6(SCALE, R0, R1, R2, R3, R4, R5, E0, E1, E2, E3, E4, E5, E6, E7, E8, E9, E10, E11, ...) \
-  OCTET_LEVELS OCTET_WOVEN_STEP(SCALE, R0, E0, E1, __VA_ARGS__)                                           \
-      OCTET_WOVEN_STEP(SCALE, R1, E2, E3, __VA_ARGS__) OCTET_WOVEN_STEP(SCALE, R2, E4, E5, __VA_ARGS__)   \
-          OCTET_WOVEN_STEP(SCALE, R3, E6, E7, __VA_ARGS__)                                                \
-              OCTET_WOVEN_STEP(SCALE, R4, E8, E9, __VA_ARGS__)                                            \
-                  OCTET_WOVEN_STEP(SCALE, R5, E10, E11, __VA_ARGS__)
+  OCTET_LEVELS OCTET_WOVEN_STEP(SCALE, "0", R0, E0, E1, __VA_ARGS__)                                        \
+      OCTET_WOVEN_STEP(SCALE, "1", R1, E2, E3, __VA_ARGS__)                                                 \
+          OCTET_WOVEN_STEP(SCALE, "2", R2, E4, E5, __VA_ARGS__)                                             \
+              OCTET_WOVEN_STEP(SCALE, "3", R3, E6, E7, __VA_ARGS__)                                         \
+                  OCTET_WOVEN_STEP(SCALE, "4", R4, E8, E9, __VA_ARGS__)                                     \
+                      OCTET_WOVEN_STEP(SCALE, "5", R5, E10, E11, __VA_ARGS__) OCTET_STEPS_ON("6")
 #define OCTET_WOVEN(...) OCTET_WOVEN_6(__VA_ARGS__)
-// All steps of a set of sums, with no other one to become words.
-#define OCTET_ALONE(LABEL, ...)                                                                         \
-  "mov %[all], %[from]\n\t.p2align 5\n1" LABEL ":\n\t" OCTET_PAIR_STEP(__VA_ARGS__, "", "", "", "", "", "") \
-  "dec %[from]\n\tjnz 1" LABEL "b\n\t"
-#define OCTET_ALONE_OF(...) OCTET_ALONE(__VA_ARGS__)
-#define OCTET_REST(LABEL, ...)                                                                           \
-  "mov %[rest], %[from]\n\ttest %[from], %[from]\n\tjz 2" LABEL "f\n\t.p2align 5\n1" LABEL               \
-  ":\n\t" OCTET_PAIR_STEP(__VA_ARGS__, "", "", "", "", "", "") "dec %[from]\n\tjnz 1" LABEL "b\n2" LABEL \
-                                                               ":\n\t"
-#define OCTET_REST_OF(...) OCTET_REST(__VA_ARGS__)
+// TWOS times two steps of a set of sums, and one more where they are odd, with no other set to become words.
+// note: two a turn, for Intel's processors run the pointers' additions on the ports that multiply.
+#define OCTET_PLAIN_STEP(...) OCTET_PAIR_STEP(__VA_ARGS__, "", "", "", "", "", "")
+#define OCTET_PLAIN_STEPS(LABEL, TWOS, ...)                                                         \
+  "mov " TWOS ", %[from]\n\ttest %[from], %[from]\n\tjz 2" LABEL "f\n\t.p2align 5\n1" LABEL ":\n\t" \
+  OCTET_PLAIN_STEP("0", __VA_ARGS__) OCTET_PLAIN_STEP("1", __VA_ARGS__) OCTET_STEPS_ON("2")         \
+  "dec %[from]\n\tjnz 1" LABEL "b\n2" LABEL ":\n\ttestb $1, %[odd]\n\tjz 3" LABEL "f\n\t"           \
+  OCTET_PLAIN_STEP("0", __VA_ARGS__) OCTET_STEPS_ON("1") "3" LABEL ":\n\t"
+#define OCTET_ALONE_OF(LABEL, ...) OCTET_PLAIN_STEPS(LABEL, "%[all]", __VA_ARGS__)
+#define OCTET_REST_OF(LABEL, ...) OCTET_PLAIN_STEPS(LABEL, "%[rest]", __VA_ARGS__)
 #define OCTET_LAST_6(SCALE, R0, R1, R2, R3, R4, R5, E0, E1, E2, E3, E4, E5, E6, E7, E8, E9, E10, E11) \
-  OCTET_LEVELS OCTET_ROW_OF_WORDS(SCALE, R0, E0, E1) OCTET_ROW_OF_WORDS(SCALE, R1, E2, E3)          \
-      OCTET_ROW_OF_WORDS(SCALE, R2, E4, E5) OCTET_ROW_OF_WORDS(SCALE, R3, E6, E7)                   \
+  OCTET_LEVELS OCTET_ROW_OF_WORDS(SCALE, R0, E0, E1) OCTET_ROW_OF_WORDS(SCALE, R1, E2, E3)            \
+      OCTET_ROW_OF_WORDS(SCALE, R2, E4, E5) OCTET_ROW_OF_WORDS(SCALE, R3, E6, E7)                     \
           OCTET_ROW_OF_WORDS(SCALE, R4, E8, E9) OCTET_ROW_OF_WORDS(SCALE, R5, E10, E11)
 #define OCTET_LAST(...) OCTET_LAST_6(__VA_ARGS__)
 
 // What the tiles of six and of 12 rows are given.
-#define OCTET_WORD_OPERANDS                                                                           \
-  [row] "r"(t.a_row), [column] "r"(t.b_column), [factor] "r"(w.factor), [out_row] "r"(w.out_row),     \
-      [step] "m"(t.b_step), [start] "m"(t.start), [all] "m"(all), [rest] "m"(rest), [a_back] "m"(a_back), \
+#define OCTET_WORD_OPERANDS                                                                         \
+  [row] "r"(t.a_row), [column] "r"(t.b_column), [factor] "r"(w.factor), [out_row] "r"(w.out_row),   \
+      [start] "m"(t.start), [all] "m"(all), [rest] "m"(rest), [odd] "m"(odd), [a_back] "m"(a_back), \
       [b_next] "m"(b_next), [out_back] "m"(out_back)
 
 // `pairs` times two columns of six rows: columns by turns.
-#define OCTET_SIX_TO_WORDS(NAME, SCALE, NEXT_SCALE)                                                         \
-  __attribute__((noinline)) void NAME(const Tile& t, const TileWords& w, std::int64_t pairs) {                \
-    const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row, *b = t.b;                                              \
-    std::byte* out = w.out;                                                                                   \
-    const float *level = w.level, *scale = w.scale;                                                           \
-    const std::int64_t a_back = 4 * t.steps, b_next = 2 * t.b_column - t.steps * t.b_step,                    \
-                       out_back = kTileRows * w.out_row - kVector, all = t.steps,           \
-                       rest = t.steps - kWovenSteps;                                                          \
-    std::int64_t from;                                                                                      \
-    asm volatile(                                                                                           \
-        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)                                                      \
-        OCTET_ALONE_OF("0", OCTET_SET_A)                                                                    \
-        OCTET_NEXT_PAIR                                                                                     \
-        "jmp 7f\n"                                                                                          \
-        "6:\n\t"                                                                                            \
-        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)                                                      \
-        OCTET_WOVEN(SCALE, OCTET_FIRST_ROWS, OCTET_SET_B, OCTET_SET_A)                                      \
-        OCTET_REST_OF("3", OCTET_SET_A)                                                                     \
-        OCTET_NEXT_PAIR                                                                                     \
-        OCTET_NEXT_WORDS(NEXT_SCALE)                                                                        \
-        "7:\n\t"                                                                                            \
-        "decq %[pairs]\n\t"                                                                                 \
-        "jz 8f\n\t"                                                                                         \
-        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_B)                                                      \
-        OCTET_WOVEN(SCALE, OCTET_FIRST_ROWS, OCTET_SET_A, OCTET_SET_B)                                      \
-        OCTET_REST_OF("4", OCTET_SET_B)                                                                     \
-        OCTET_NEXT_PAIR                                                                                     \
-        OCTET_NEXT_WORDS(NEXT_SCALE)                                                                        \
-        "decq %[pairs]\n\t"                                                                                 \
-        "jnz 6b\n\t"                                                                                        \
-        OCTET_LAST(SCALE, OCTET_FIRST_ROWS, OCTET_SET_B)                                                    \
-        "jmp 9f\n"                                                                                          \
-        "8:\n\t"                                                                                            \
-        OCTET_LAST(SCALE, OCTET_FIRST_ROWS, OCTET_SET_A)                                                    \
-        "9:\n\t"                                                                                            \
-        : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [out] "+r"(out), [level] "+r"(level),                    \
-          [scale] "+r"(scale), [from] "=&r"(from), [pairs] "+m"(pairs)                                      \
-        : OCTET_WORD_OPERANDS                                                                               \
-        : OCTET_VECTORS);                                                                                   \
+#define OCTET_SIX_TO_WORDS(NAME, SCALE, NEXT_SCALE)                                            \
+  __attribute__((noinline)) void NAME(const Tile& t, const TileWords& w, std::int64_t pairs) { \
+    const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row, *b = t.b;                               \
+    std::byte* out = w.out;                                                                    \
+    const float *level = w.level, *scale = w.scale;                                            \
+    const std::int64_t a_back = 4 * t.steps, b_next = 2 * t.b_column - t.steps * kVector,      \
+                       out_back = kTileRows * w.out_row - kVector, all = t.steps / 2,          \
+                       rest = (t.steps - kWovenSteps) / 2, odd = t.steps % 2;                  \
+    std::int64_t from;                                                                         \
+    asm volatile(                                                                              \
+        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)                                         \
+        OCTET_ALONE_OF("0", OCTET_SET_A)                                                       \
+        OCTET_NEXT_PAIR                                                                        \
+        "jmp 7f\n"                                                                             \
+        "6:\n\t"                                                                               \
+        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)                                         \
+        OCTET_WOVEN(SCALE, OCTET_FIRST_ROWS, OCTET_SET_B, OCTET_SET_A)                         \
+        OCTET_REST_OF("3", OCTET_SET_A)                                                        \
+        OCTET_NEXT_PAIR                                                                        \
+        OCTET_NEXT_WORDS(NEXT_SCALE)                                                           \
+        "7:\n\t"                                                                               \
+        "decq %[pairs]\n\t"                                                                    \
+        "jz 8f\n\t"                                                                            \
+        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_B)                                         \
+        OCTET_WOVEN(SCALE, OCTET_FIRST_ROWS, OCTET_SET_A, OCTET_SET_B)                         \
+        OCTET_REST_OF("4", OCTET_SET_B)                                                        \
+        OCTET_NEXT_PAIR                                                                        \
+        OCTET_NEXT_WORDS(NEXT_SCALE)                                                           \
+        "decq %[pairs]\n\t"                                                                    \
+        "jnz 6b\n\t"                                                                           \
+        OCTET_LAST(SCALE, OCTET_FIRST_ROWS, OCTET_SET_B)                                       \
+        "jmp 9f\n"                                                                             \
+        "8:\n\t"                                                                               \
+        OCTET_LAST(SCALE, OCTET_FIRST_ROWS, OCTET_SET_A)                                       \
+        "9:\n\t"                                                                               \
+        : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [out] "+r"(out), [level] "+r"(level),       \
+          [scale] "+r"(scale), [from] "=&r"(from), [pairs] "+m"(pairs)                         \
+        : OCTET_WORD_OPERANDS                                                                  \
+        : OCTET_VECTORS);                                                                      \
   }
 
 // The same of 12 rows: the halves by turns. The words of the other half of a pair come beside the first half's
 // steps of the next one.
-#define OCTET_HALVES_TO_WORDS(NAME, SCALE, NEXT_SCALE)                                                      \
-  __attribute__((noinline)) void NAME(const Tile& t, const TileWords& w, std::int64_t pairs) {              \
-    const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row, *b = t.b;                                            \
-    std::byte* out = w.out;                                                                                 \
-    const float *level = w.level, *scale = w.scale;                                                         \
+#define OCTET_HALVES_TO_WORDS(NAME, SCALE, NEXT_SCALE)                                                        \
+  __attribute__((noinline)) void NAME(const Tile& t, const TileWords& w, std::int64_t pairs) {                \
+    const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row, *b = t.b;                                              \
+    std::byte* out = w.out;                                                                                   \
+    const float *level = w.level, *scale = w.scale;                                                           \
     const std::int64_t half = kTileRows * t.a_row, a_other = half - 4 * t.steps, a_back = half + 4 * t.steps, \
-                       b_back = t.steps * t.b_step, b_next = 2 * t.b_column - b_back,                       \
-                       out_back = kRows * w.out_row - kVector, all = t.steps, rest = t.steps - kWovenSteps; \
-    std::int64_t from;                                                                                      \
-    asm volatile(                                                                                           \
-        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)                                                      \
-        OCTET_ALONE_OF("0", OCTET_SET_A)                                                                    \
-        OCTET_OTHER_HALF                                                                                    \
-        "jmp 7f\n"                                                                                          \
-        "6:\n\t"                                                                                            \
-        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)                                                      \
-        OCTET_WOVEN(SCALE, OCTET_OTHER_ROWS, OCTET_SET_B, OCTET_SET_A)                                      \
-        OCTET_REST_OF("3", OCTET_SET_A)                                                                     \
-        OCTET_OTHER_HALF                                                                                    \
-        OCTET_NEXT_WORDS(NEXT_SCALE)                                                                        \
-        "7:\n\t"                                                                                            \
-        OCTET_START_SET(OCTET_OTHER_ROWS, OCTET_SET_B)                                                      \
-        OCTET_WOVEN(SCALE, OCTET_FIRST_ROWS, OCTET_SET_A, OCTET_SET_B)                                      \
-        OCTET_REST_OF("4", OCTET_SET_B)                                                                     \
-        OCTET_NEXT_PAIR                                                                                     \
-        "decq %[pairs]\n\t"                                                                                 \
-        "jnz 6b\n\t"                                                                                        \
-        OCTET_LAST(SCALE, OCTET_OTHER_ROWS, OCTET_SET_B)                                                    \
-        : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [out] "+r"(out), [level] "+r"(level),                    \
-          [scale] "+r"(scale), [from] "=&r"(from), [pairs] "+m"(pairs)                                      \
-        : OCTET_WORD_OPERANDS, [a_other] "m"(a_other), [b_back] "m"(b_back)                                 \
-        : OCTET_VECTORS);                                                                                   \
+                       b_back = t.steps * kVector, b_next = 2 * t.b_column - b_back,                          \
+                       out_back = kRows * w.out_row - kVector, all = t.steps / 2,                             \
+                       rest = (t.steps - kWovenSteps) / 2, odd = t.steps % 2;                                 \
+    std::int64_t from;                                                                                        \
+    asm volatile(                                                                                             \
+        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)                                                        \
+        OCTET_ALONE_OF("0", OCTET_SET_A)                                                                      \
+        OCTET_OTHER_HALF                                                                                      \
+        "jmp 7f\n"                                                                                            \
+        "6:\n\t"                                                                                              \
+        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)                                                        \
+        OCTET_WOVEN(SCALE, OCTET_OTHER_ROWS, OCTET_SET_B, OCTET_SET_A)                                        \
+        OCTET_REST_OF("3", OCTET_SET_A)                                                                       \
+        OCTET_OTHER_HALF                                                                                      \
+        OCTET_NEXT_WORDS(NEXT_SCALE)                                                                          \
+        "7:\n\t"                                                                                              \
+        OCTET_START_SET(OCTET_OTHER_ROWS, OCTET_SET_B)                                                        \
+        OCTET_WOVEN(SCALE, OCTET_FIRST_ROWS, OCTET_SET_A, OCTET_SET_B)                                        \
+        OCTET_REST_OF("4", OCTET_SET_B)                                                                       \
+        OCTET_NEXT_PAIR                                                                                       \
+        "decq %[pairs]\n\t"                                                                                   \
+        "jnz 6b\n\t"                                                                                          \
+        OCTET_LAST(SCALE, OCTET_OTHER_ROWS, OCTET_SET_B)                                                      \
+        : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [out] "+r"(out), [level] "+r"(level),                      \
+          [scale] "+r"(scale), [from] "=&r"(from), [pairs] "+m"(pairs)                                        \
+        : OCTET_WORD_OPERANDS, [a_other] "m"(a_other), [b_back] "m"(b_back)                                   \
+        : OCTET_VECTORS);                                                                                     \
   }
 // clang-format on
 
