@@ -9,10 +9,7 @@
 namespace octet {
 namespace {
 
-constexpr std::int64_t kLine = 64;
 constexpr std::int64_t kLeast = 64 * 1024;
-
-std::int64_t lines(std::int64_t count) { return (count + kLine - 1) / kLine * kLine; }
 
 }  // namespace
 
@@ -24,26 +21,27 @@ void Scratch::drop() {
     ::operator delete (chunk_, std::align_val_t{kLine});
     chunk_ = before;
   }
+  next_ = end_ = nullptr;
 }
+
+std::byte* Scratch::begin() const {
+  static_assert(sizeof(Chunk) <= kLine);
+  return reinterpret_cast<std::byte*>(chunk_) + kLine;
+}
+
+std::int64_t Scratch::used() const { return chunk_ ? chunk_->used_before + (next_ - begin()) : 0; }
 
 void Scratch::reset() {
+  demand_ = std::max(demand_, used());
   if (chunk_ && chunk_->before) drop();  // several chunks: the next take() makes one that holds them all
-  if (chunk_) chunk_->used = 0;
+  if (chunk_) next_ = begin();
 }
 
-void* Scratch::bytes(std::int64_t count) {
-  const std::int64_t header = lines(static_cast<std::int64_t>(sizeof(Chunk))), wanted = lines(count);
-  if (!chunk_ || chunk_->used + wanted > chunk_->size) {
-    const std::int64_t size = std::max({kLeast, demand_, wanted});
-    void* memory = ::operator new (static_cast<std::size_t>(header + size), std::align_val_t{kLine});
-    chunk_ = new (memory) Chunk{chunk_, size, 0};
-  }
-  std::byte* at = reinterpret_cast<std::byte*>(chunk_) + header + chunk_->used;
-  chunk_->used += wanted;
-  std::int64_t used = 0;
-  for (const Chunk* c = chunk_; c; c = c->before) used += c->used;
-  demand_ = std::max(demand_, used);
-  return at;
+void Scratch::grow(std::int64_t wanted) {
+  const std::int64_t before = used(), size = std::max({kLeast, demand_, wanted});
+  void* const memory = ::operator new (static_cast<std::size_t>(kLine + size), std::align_val_t{kLine});
+  chunk_ = new (memory) Chunk{chunk_, before};
+  next_ = begin(), end_ = next_ + size;
 }
 
 namespace {

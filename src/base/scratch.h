@@ -21,18 +21,28 @@ class Scratch {
   /// Uninitialised, aligned to 64 bytes. Throws std::bad_alloc.
   template <class T>
   T* take(std::int64_t count) {
-    return static_cast<T*>(bytes(count * static_cast<std::int64_t>(sizeof(T))));
+    const std::int64_t wanted = lines(count * static_cast<std::int64_t>(sizeof(T)));
+    if (end_ - next_ < wanted) grow(wanted);
+    std::byte* const at = next_;
+    next_ += wanted;
+    return reinterpret_cast<T*>(at);
   }
 
  private:
+  static constexpr std::int64_t kLine = 64;
+  static std::int64_t lines(std::int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
   struct Chunk {
     Chunk* before;
-    std::int64_t size, used;
+    std::int64_t used_before;  ///< bytes of all chunks before it
   };
-  void* bytes(std::int64_t count);
+  std::byte* begin() const;
+  std::int64_t used() const;
+  void grow(std::int64_t wanted);
   void drop();
 
   Chunk* chunk_ = nullptr;
+  std::byte *next_ = nullptr, *end_ = nullptr;  ///< of the last chunk
   std::int64_t demand_ = 0;
 };
 

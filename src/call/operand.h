@@ -110,6 +110,10 @@ class HeadOperand {
       return;
     }
     const std::int32_t* from = row_of<std::int32_t>(x_.channel_exponent, batch_, head_, packed_sequence_);
+    if (x_.channel_exponent.stride[3] == 1) {
+      std::copy_n(from, dim(), out);
+      return;
+    }
     for (std::int64_t c = 0; c < dim(); ++c) out[c] = from[c * x_.channel_exponent.stride[3]];
   }
   bool has_scales() const { return x_.scales.data != nullptr; }

@@ -55,12 +55,10 @@ class Call {
   }
 
   void pack_head(std::int64_t sequence, std::int64_t kv_head, const HeadCodes& codes) const {
+    if (codes.k_shift == 0 && codes.v_shift == 0) return pack_head(problem_, sequence, kv_head, codes.packed);
     AttentionArgs args = problem_.args;
     args.k.codes = shifted(args.k.codes, codes.k_shift), args.v.codes = shifted(args.v.codes, codes.v_shift);
-    const call::Problem problem(problem_.desc, args);
-    const std::int64_t key_blocks = pieces(problem.k.length(sequence), problem.desc.key_block);
-    for (std::int64_t block = 0; block < key_blocks; ++block)
-      packed_.pack(memory_.packed, problem, prepare_, {sequence, kv_head}, block, codes.packed);
+    pack_head(call::Problem(problem_.desc, args), sequence, kv_head, codes.packed);
   }
 
   /// Units in parallel; where the keys of some are cut, their ranges first and then what merges them.
@@ -75,6 +73,14 @@ class Call {
   }
 
  private:
+  /// packed: tokens whose codes are packed already.
+  void pack_head(const call::Problem& problem, std::int64_t sequence, std::int64_t kv_head,
+                 std::int64_t packed) const {
+    const std::int64_t key_blocks = pieces(problem.k.length(sequence), problem.desc.key_block);
+    for (std::int64_t block = 0; block < key_blocks; ++block)
+      packed_.pack(memory_.packed, problem, prepare_, {sequence, kv_head}, block, packed);
+  }
+
   static std::int64_t pieces(std::int64_t tokens, std::int64_t size) { return (tokens + size - 1) / size; }
   static std::int64_t longest(const Sequences& sequences, std::int64_t tokens) {
     if (!sequences.cu_seqlens) return tokens;

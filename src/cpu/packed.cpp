@@ -27,14 +27,16 @@ void put_value(std::byte* at, T value) {
 }
 
 /// The largest of `count` numbers that are not negative: four maxima beside each other, for each waits for
-/// its last.
+/// its last. note: each a variable, for gcc 12 keeps an array of them in memory.
 float largest_of(const float* x, std::int64_t count) {
-  float most[4] = {};
+  float a = 0, b = 0, c = 0, d = 0;
   const std::int64_t fours = count / 4 * 4;
-  for (std::int64_t i = 0; i < fours; i += 4)
-    for (std::int64_t k = 0; k < 4; ++k) most[k] = std::max(most[k], x[i + k]);
-  for (std::int64_t i = fours; i < count; ++i) most[0] = std::max(most[0], x[i]);
-  return std::max(std::max(most[0], most[1]), std::max(most[2], most[3]));
+  for (std::int64_t i = 0; i < fours; i += 4) {
+    a = std::max(a, x[i]), b = std::max(b, x[i + 1]);
+    c = std::max(c, x[i + 2]), d = std::max(d, x[i + 3]);
+  }
+  for (std::int64_t i = fours; i < count; ++i) a = std::max(a, x[i]);
+  return std::max(std::max(a, b), std::max(c, d));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <span>
+#include <vector>
 
 #include "base/scratch.h"
 #include "quant/codes.h"
@@ -12,8 +14,7 @@ bool leaves_nothing_to_clamp(const OperandRecipe& recipe) {
   return recipe.shared_amax == 0 && recipe.largest_code <= 127;
 }
 
-void measure(const Job& job, RowReader& rows, std::int64_t begin, std::int64_t end,
-             std::vector<float>& amax) {
+void measure(const Job& job, RowReader& rows, std::int64_t begin, std::int64_t end, std::span<float> amax) {
   std::fill(amax.begin(), amax.end(), job.recipe.shared_amax);
   if (job.recipe.shared_amax > 0) return;
   const bool by_channel = job.out.channels_per_scale > 0;
@@ -126,18 +127,17 @@ void convert(Unit& unit) {
   });
 }
 
-// Codes of tokens [begin, end), whose channels share rscale or have one each.
+// Codes of tokens [begin, end), whose channels share the one rscale or have one each. of_rows: room for a
+// number for each row that is read at once.
 void write_group(const Job& job, Unit& unit, std::int64_t begin, std::int64_t end,
-                 const std::vector<float>& rscale) {
+                 std::span<const float> rscale, float* of_rows) {
   RowReader& rows = unit.rows;
-  const float* of_rows = rscale.data();
-  std::vector<float> same;
-  if (job.out.channels_per_scale == 0) {
-    same.assign(static_cast<std::size_t>(std::min(rows.capacity(), end - begin)), rscale[0]);
-    of_rows = same.data();
-  }
-  for_tokens(rows, begin, end, rows.capacity(),
-             [&](std::int64_t first, std::int64_t count) { write_rows(job, unit, first, count, of_rows); });
+  const std::int64_t together = std::min(rows.capacity(), end - begin);
+  const bool by_channel = job.out.channels_per_scale > 0;
+  if (!by_channel) std::fill_n(of_rows, together, rscale[0]);
+  for_tokens(rows, begin, end, together, [&](std::int64_t first, std::int64_t count) {
+    write_rows(job, unit, first, count, by_channel ? rscale.data() : of_rows);
+  });
 }
 
 // Tokens [first, end) of a sequence, each with a scale of its own, in the thread's scratch.
@@ -232,9 +232,9 @@ void encode_tokens(const Job& job, Unit& unit) {
       std::min(length, recipe.block_floor_octaves > 0 ? recipe.block : tile_tokens(rows));
   float head_floor = 0;
   if (recipe.head_floor_octaves > 0) {
-    std::vector<float> one(1);
-    measure(job, rows, 0, length, one);
-    head_floor = scale_floor(scale_of(job, one[0]), recipe.head_floor_octaves);
+    float amax = 0;
+    measure(job, rows, 0, length, {&amax, 1});
+    head_floor = scale_floor(scale_of(job, amax), recipe.head_floor_octaves);
   }
   const TensorView& scales = job.out.scales;
   const std::int64_t first_group = job.sequences.first_group(unit.sequence, 1);
@@ -258,9 +258,9 @@ void encode_tokens(const Job& job, Unit& unit) {
 // The floor of every block's scale: a scale of the whole head, or one a channel, is its own reference.
 float block_floor(const Job& job, RowReader& rows) {
   if (job.recipe.granularity != Granularity::block || job.recipe.head_floor_octaves == 0) return 0;
-  std::vector<float> amax(1);
-  measure(job, rows, 0, rows.range().length, amax);
-  return scale_floor(scale_of(job, amax[0]), job.recipe.head_floor_octaves);
+  float amax = 0;
+  measure(job, rows, 0, rows.range().length, {&amax, 1});
+  return scale_floor(scale_of(job, amax), job.recipe.head_floor_octaves);
 }
 
 }  // namespace
@@ -268,13 +268,17 @@ float block_floor(const Job& job, RowReader& rows) {
 void encode(const Job& job, Unit& unit, const Scale* shared) {
   RowReader& rows = unit.rows;
   if (!has_scales(job.recipe.format)) return convert(unit);
-  if (shared) return write_group(job, unit, 0, rows.range().length, {shared->rscale});
-  if (job.recipe.granularity == Granularity::token) return encode_tokens(job, unit);
+  if (!shared && job.recipe.granularity == Granularity::token) return encode_tokens(job, unit);
+  Scratch& scratch = thread_scratch();  // whose reset is the reader's
+  float* const of_rows = scratch.take<float>(rows.capacity());
+  if (shared) return write_group(job, unit, 0, rows.range().length, {&shared->rscale, 1}, of_rows);
 
   const Groups groups = groups_of(job, unit);
   const float floor = block_floor(job, rows);
   const std::int64_t first = job.sequences.first_group(unit.sequence, groups.tokens);
-  std::vector<float> amax(static_cast<std::size_t>(groups.channels)), rscale(amax.size());
+  const auto channels = static_cast<std::size_t>(groups.channels);
+  const std::span<float> amax(scratch.take<float>(groups.channels), channels),
+      rscale(scratch.take<float>(groups.channels), channels);
   for (std::int64_t g = 0; g < groups.count(); ++g) {
     measure(job, rows, groups.begin(g), groups.end(g), amax);
     float* scales = element<float>(job.out.scales, rows.range().b, rows.range().h, first + g);
@@ -283,7 +287,7 @@ void encode(const Job& job, Unit& unit, const Scale* shared) {
       scales[static_cast<std::int64_t>(c) * job.out.scales.stride[3]] = s.scale;
       rscale[c] = s.rscale;
     }
-    write_group(job, unit, groups.begin(g), groups.end(g), rscale);
+    write_group(job, unit, groups.begin(g), groups.end(g), rscale, of_rows);
   }
 }
 

@@ -2,7 +2,6 @@
 // the epilogue multiplies the output's channels back.
 #pragma once
 #include <cstdint>
-#include <vector>
 
 #include "quant/channel_exponent.h"
 #include "quant/row_kernels.h"
@@ -28,7 +27,8 @@ namespace octet::quant {
 /// largest, of which k is half the exponent. Zeros among them are no normal numbers, and take two passes.
 class ChannelNorms {
  public:
-  explicit ChannelNorms(std::int64_t channels);
+  /// tokens: so many at most. What it takes of scratch holds until its reset.
+  ChannelNorms(std::int64_t channels, std::int64_t tokens, Scratch& scratch);
 
   /// The one pass: every token, in order.
   void see(const FloatRows& rows);
@@ -46,19 +46,21 @@ class ChannelNorms {
 
  private:
   FloatRows one(const float* row) const;
+  void make_largest();  ///< zeros, where there is none yet
   /// add(rows, sum) for the rows in pieces of the tree's leaves.
   template <class Add>
   void add_to_tree(const FloatRows& rows, const Add& add);
-  /// exponent[c] from amax_ and the sums in scratch_.
+  /// exponent[c] from amax_ and the sums in root_.
   void compare(std::int32_t* exponent);
 
   const RowKernels& kernels_;
-  std::size_t channels_;
-  std::vector<float> scratch_, amax_;       // amax_: of the finite |x|, from begin_squares() on
-  std::vector<std::int32_t> least_, most_;  // of the squares, as bits: of the one pass
-  // Of the two passes.
-  std::vector<std::uint32_t> largest_;  // [channel]: bits of the largest finite |x|
-  std::vector<float> factor_;
+  std::int64_t channels_;
+  Scratch& scratch_;
+  // [channel]
+  float *root_, *amax_;               // amax_: of the finite |x|, from begin_squares() on
+  std::int32_t *least_, *most_;       // of the squares, as bits: of the one pass
+  std::uint32_t* largest_ = nullptr;  // bits of the largest finite |x|: of the two passes
+  float* factor_ = nullptr;           // the same
   TreeSum squares_;
 };
 

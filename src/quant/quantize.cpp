@@ -51,13 +51,6 @@ Tokens ahead_of(const Job& job, std::int64_t index) {
   return bytes > kMostBytes ? Tokens{} : Tokens{&job.x, range};
 }
 
-Unit make_unit(const Job& job, std::int64_t index) {
-  return {index / job.heads(),
-          job.out.codes,
-          {},
-          RowReader(job.x, range_of(job, index), job.recipe, job.rotation)};
-}
-
 // Row of a [batch, head, sequence or 1, dim] tensor (mean, channel_exponent) that belongs to a unit.
 template <class T>
 T* unit_row(const Job& job, const Unit& unit, const TensorView& x) {
@@ -91,7 +84,7 @@ FloatRows view(RowReader& rows, View how, std::int64_t first, std::int64_t count
 bool find_exponents(RowReader& rows, View how, std::int32_t* exponent) {
   constexpr std::int64_t kRows = 64;  // of 64 channels fit the first-level cache
   const std::int64_t length = rows.range().length;
-  ChannelNorms norms(rows.channels());
+  ChannelNorms norms(rows.channels(), length, thread_scratch());  // whose reset is the reader's
   if (how == View::unchecked) {
     for_tokens(rows, 0, length, kRows,
                [&](std::int64_t first, std::int64_t count) { norms.see(rows.look(first, count)); });
@@ -121,7 +114,7 @@ void equalise(const Job& job, Unit& unit) {
 template <class Body>
 void run_unit(const Job& job, std::int64_t index, const Tokens& next, Findings& findings, Body&& body) {
   try {
-    Unit unit = make_unit(job, index);
+    Unit unit(job, index / job.heads(), range_of(job, index));
     smooth(job, unit);
     equalise(job, unit);
     unit.rows.set_next(next);
@@ -144,9 +137,7 @@ Scale tensor_scale(const Job& job, const ParallelFor& parallel_for, Findings& fi
   if (amax == 0) {
     std::vector<float> unit_amax(static_cast<std::size_t>(job.units()));
     for_each_unit(job, parallel_for, findings, [&](std::int64_t i, Unit& unit) {
-      std::vector<float> one(1);
-      measure(job, unit.rows, 0, unit.rows.range().length, one);
-      unit_amax[static_cast<std::size_t>(i)] = one[0];
+      measure(job, unit.rows, 0, unit.rows.range().length, {&unit_amax[static_cast<std::size_t>(i)], 1});
     });
     for (const float a : unit_amax) amax = std::max(amax, a);
   }

@@ -1,8 +1,9 @@
 #include "quant/smooth.h"
 
 #include <algorithm>
-#include <vector>
 
+#include "base/scratch.h"
+#include "quant/each_channel.h"
 #include "quant/rows.h"
 #include "quant/tree.h"
 
@@ -18,14 +19,15 @@ void token_mean(const TensorView& x, const TokenRange& range, float* mean) {
   const RowKernels& kernels = row_kernels();
   TokenRows tokens(x, range);
   constexpr std::int64_t kMostRows = TreeSum::kLeafTokens;
-  std::vector<float> numbers(x.dtype == DType::f32 ? 0 : static_cast<std::size_t>(kMostRows * dim));
-  TreeSum sum(dim);
+  Scratch& scratch = thread_scratch();
+  float* const numbers = x.dtype == DType::f32 ? nullptr : scratch.take<float>(kMostRows * dim);
+  TreeSum sum(dim, range.length, scratch);
   for (std::int64_t t = 0; t < range.length;) {
     const Rows rows = tokens.at(t, std::min(sum.room(), range.length - t));
     FloatRows floats{static_cast<const float*>(rows.data), rows.stride, rows.count, dim};
     if (x.dtype != DType::f32) {
-      kernels.floats(rows, {numbers.data(), dim, dim});
-      floats.data = numbers.data(), floats.stride = dim;
+      kernels.floats(rows, {numbers, dim, dim});
+      floats.data = numbers, floats.stride = dim;
     }
     kernels.add(floats, factor, sum.leaf());
     sum.added(rows.count);
@@ -33,7 +35,7 @@ void token_mean(const TensorView& x, const TokenRange& range, float* mean) {
   }
   sum.finish(mean);
   const float divisor = mean_divisor(range.length);
-  for (std::int64_t c = 0; c < dim; ++c) mean[c] = mean_of_scaled(mean[c], divisor);
+  each_channel(dim, [&](std::int64_t c) { mean[c] = mean_of_scaled(mean[c], divisor); });
 }
 
 void anchor_shift(const TensorView& x, const TokenRange& range, const TensorView& anchor, float* shift) {

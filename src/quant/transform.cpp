@@ -9,6 +9,7 @@
 #include "base/cpu_features.h"
 #include "base/scratch.h"
 #include "quant/codes.h"
+#include "quant/each_channel.h"
 
 namespace octet::quant {
 namespace {
@@ -92,7 +93,7 @@ void RowReader::set_shift(const float* shift) {
 
 void RowReader::set_exponents(const std::int32_t* exponent) {
   equaliser_ = thread_scratch().take<float>(channels_);
-  for (std::int64_t c = 0; c < channels_; ++c) equaliser_[c] = power_of_two(-exponent[c]);
+  each_channel(channels_, [&](std::int64_t c) { equaliser_[c] = power_of_two(-exponent[c]); });
   held_ = Held::nothing;
 }
 

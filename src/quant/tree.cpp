@@ -1,13 +1,15 @@
 #include "quant/tree.h"
 
 #include <algorithm>
+#include <bit>
+
+#include "quant/each_channel.h"
 
 namespace octet::quant {
 
-TreeSum::TreeSum(std::int64_t channels) : channels_(channels) {
-  constexpr std::size_t kLevels = 4;  // of 1,024 tokens; more come when they are needed
-  sums_.reserve(static_cast<std::size_t>(channels) * (1 + kLevels));
-  sums_.resize(static_cast<std::size_t>(channels));
+TreeSum::TreeSum(std::int64_t channels, std::int64_t tokens, Scratch& scratch) : channels_(channels) {
+  const auto leaves = static_cast<std::uint64_t>((tokens + kLeafTokens - 1) / kLeafTokens);
+  sums_ = scratch.take<float>(channels * (1 + static_cast<std::int64_t>(std::bit_width(leaves))));
 }
 
 float* TreeSum::leaf() {
@@ -23,29 +25,30 @@ void TreeSum::added(std::int64_t rows) {
 
 void TreeSum::push(std::int64_t level) {
   in_leaf_ = 0;
+  float* const sum = carry();
   for (; waits(level); ++level) {
     const float* left = level_sum(level);
-    float* const sum = carry();
-    for (std::int64_t c = 0; c < channels_; ++c) sum[c] = left[c] + sum[c];
+    each_channel(channels_, [&](std::int64_t c) { sum[c] = left[c] + sum[c]; });
     waiting_ &= ~(std::uint64_t{1} << level);
   }
-  const auto needed = static_cast<std::size_t>((2 + level) * channels_);
-  if (sums_.size() < needed) sums_.resize(needed);
-  std::copy_n(carry(), channels_, level_sum(level));
+  std::copy_n(sum, channels_, level_sum(level));
   waiting_ |= std::uint64_t{1} << level;
 }
 
 void TreeSum::finish(float* sum) {
   // From the right: what is left over at a lower level is the right neighbour of the next one above it.
-  bool empty = in_leaf_ == 0;
-  float* const right = carry();
+  float* const joined = carry();
+  const float* right = in_leaf_ > 0 ? joined : nullptr;
   for (std::int64_t level = 0; waiting_ >> level != 0; ++level) {
     if (!waits(level)) continue;
     const float* left = level_sum(level);
-    for (std::int64_t c = 0; c < channels_; ++c) right[c] = empty ? left[c] : left[c] + right[c];
-    empty = false;
+    if (right) each_channel(channels_, [&](std::int64_t c) { joined[c] = left[c] + right[c]; });
+    right = right ? joined : left;
   }
-  for (std::int64_t c = 0; c < channels_; ++c) sum[c] = empty ? 0.0f : right[c];
+  if (right)
+    std::copy_n(right, channels_, sum);
+  else
+    std::fill_n(sum, channels_, 0.0f);
   waiting_ = 0;
   in_leaf_ = 0;
 }

@@ -26,6 +26,10 @@ struct Job {
 };
 
 struct Unit {
+  /// note: not an aggregate, which gcc 12 fills with zeros first.
+  Unit(const Job& job, std::int64_t of_sequence, const TokenRange& range)
+      : sequence(of_sequence), codes(job.out.codes), rows(job.x, range, job.recipe, job.rotation) {}
+
   std::int64_t sequence;
   TensorView codes;    ///< where its own go
   PackedCodes packed;  ///< or, where these have data, are packed

@@ -198,7 +198,7 @@ TEST(Smooth, AnchoredPrefixDoesNotDependOnLaterTokens) {
 
 // Exponents of one head's channels.
 std::vector<std::int32_t> exponents(Input& x) {
-  ChannelNorms norms(x.view.shape[3]);
+  ChannelNorms norms(x.view.shape[3], x.view.shape[2], thread_scratch());
   const float* row = x.values.data();
   for (std::int64_t t = 0; t < x.view.shape[2]; ++t) norms.measure(row + t * x.view.shape[3]);
   norms.begin_squares();
@@ -211,7 +211,7 @@ std::vector<std::int32_t> exponents(Input& x) {
 // The same in one pass; empty where that refuses.
 std::vector<std::int32_t> exponents_at_once(const Input& x) {
   const std::int64_t tokens = x.view.shape[2], dim = x.view.shape[3];
-  ChannelNorms norms(dim);
+  ChannelNorms norms(dim, tokens, thread_scratch());
   constexpr std::int64_t kTogether = 50;  // no divisor of a leaf of the sums
   for (std::int64_t t = 0; t < tokens; t += kTogether)
     norms.see({x.values.data() + t * dim, dim, std::min(kTogether, tokens - t), dim});

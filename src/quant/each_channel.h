@@ -1,0 +1,31 @@
+// Loops over channels that the compiler takes in vectors, for it does so with loops of known length.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+namespace octet::quant {
+
+inline constexpr std::int64_t kChannelsTogether = 16;
+
+/// body(c) of every channel.
+template <class Body>
+void each_channel(std::int64_t channels, const Body& body) {
+  std::int64_t c = 0;
+  for (; c + kChannelsTogether <= channels; c += kChannelsTogether)
+    for (std::int64_t i = 0; i < kChannelsTogether; ++i) body(c + i);
+  for (; c < channels; ++c) body(c);
+}
+
+/// The largest number(c) of all channels, and of `least`.
+template <class Number>
+std::int32_t largest_of_channels(std::int64_t channels, std::int32_t least, const Number& number) {
+  std::int32_t most[kChannelsTogether];
+  std::fill_n(most, kChannelsTogether, least);
+  std::int64_t c = 0;
+  for (; c + kChannelsTogether <= channels; c += kChannelsTogether)
+    for (std::int64_t i = 0; i < kChannelsTogether; ++i) most[i] = std::max(most[i], number(c + i));
+  for (; c < channels; ++c) most[0] = std::max(most[0], number(c));
+  return *std::max_element(most, most + kChannelsTogether);
+}
+
+}  // namespace octet::quant
