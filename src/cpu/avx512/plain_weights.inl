@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "cpu/avx512/exp2.inl"
 #include "cpu/bias.inl"
 #include "lanes/native.h"
 #include "numerics/contract.h"
@@ -95,8 +96,7 @@ class PlainRow {
 class FloatSoftmax : public PlainRow {
  public:
   static constexpr Operand kP = Operand::f32;
-  /// Of a weight, relatively: the polynomial's, 1.01e-7 with all of its roundings.
-  static constexpr double kError = 1.01e-7;
+  static constexpr double kError = kFusedExp2Error;  ///< of a weight, relatively
 
   /// P of the row's keys, weights 2^(sum * factor - origin), 0 for a key that it does not see; returns their
   /// sum, by lanes. p: [key of the block], written in whole runs.
@@ -104,7 +104,7 @@ class FloatSoftmax : public PlainRow {
     // The product rounds before the origin, which has rounded so, is taken off: the largest key's weight
     // is 1.
     const auto weight = [f = _mm512_set1_ps(factor), from = _mm512_set1_ps(origin)](__m512 sum) {
-      return exp2(_mm512_sub_ps(_mm512_mul_ps(sum, f), from));
+      return exp2_fused(_mm512_sub_ps(_mm512_mul_ps(sum, f), from));
     };
     return weigh_runs(row, weight, [p](std::int64_t at, __m512 low, __m512 high) {
       _mm512_storeu_ps(p + 4 * at, low);
@@ -112,19 +112,6 @@ class FloatSoftmax : public PlainRow {
     });
   }
 
- private:
-  /// exp2_poly(x) for x <= 0, within an ulp of it.
-  static __m512 exp2(__m512 x) {
-    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-    const __m512 least = _mm512_set1_ps(kExp2Least);
-    const __mmask16 counts = _mm512_cmp_ps_mask(x, least, _CMP_NLT_UQ);  // NaN does
-    // note: the fraction first, which is one operation where the nearest integer is two.
-    const __m512 f = _mm512_reduce_ps(x, kNearest), n = _mm512_sub_ps(x, f);
-    constexpr float kRest[] = {kExp2Term5, kExp2Term4, kExp2Term3, kExp2Term2, kExp2Term1};
-    __m512 q = _mm512_set1_ps(kExp2Term6);
-    for (const float term : kRest) q = _mm512_fmadd_ps(q, f, _mm512_set1_ps(term));
-    return _mm512_maskz_scalef_ps(counts, _mm512_fmadd_ps(q, f, _mm512_set1_ps(1.0f)), n);
-  }
 };
 
 }  // namespace
