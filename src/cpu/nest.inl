@@ -68,12 +68,12 @@ struct NestFor {
 
   static std::int64_t table_entries(const SchemeOptions& options) {
     if constexpr (requires { &S::fill_table; })
-      return S::table_entries(options);
+      return TableCodes<S, Isa>::table_entries(options);
     else
       return 0;
   }
   static void fill_table(const SchemeOptions& options, float* table) {
-    if constexpr (requires { &S::fill_table; }) S::fill_table(options, table);
+    if constexpr (requires { &S::fill_table; }) TableCodes<S, Isa>::fill_table(options, table);
   }
 
   using FixedConstants = decltype(Nest::fixed_constants);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cpu/table_codes.inl"
 #include "cpu/visit.inl"
 #include "numerics/ordered_rounding.h"
 
@@ -31,7 +32,11 @@ class WideSoftmax {
 
  public:
   explicit WideSoftmax(const NestContext<S, Isa>& nest)
-      : call_(nest.call), scheme_(nest.scheme), bias_(nest.bias), memory_(nest.memory) {}
+      : call_(nest.call),
+        scheme_(nest.scheme),
+        bias_(nest.bias),
+        memory_(nest.memory),
+        table_codes_(nest.call.prepare) {}
 
   /// Sums to codes of P, their mass into the group's state.
   void softmax(Group& group, ThisVisit& visit) const {
@@ -188,16 +193,23 @@ class WideSoftmax {
   }
 
   /// Calls plain(at) for the vectors of keys [low, high) that a row sees wholly, masked(at) for others; for
-  /// all of them where its bias hides any key.
-  template <class Plain, class Masked>
+  /// all of them where its bias hides any key. many(at, past): does some of those that are plain from `at` on
+  /// and returns where it has stopped.
+  template <class Plain, class Masked, class Many>
   static void for_keys(const RowKeys<Isa>& keys, std::int64_t low, std::int64_t high, const Plain& plain,
-                       const Masked& masked) {
+                       const Masked& masked, const Many& many) {
     std::int64_t full = round_up(keys.span.first, kLanes), past = keys.span.last / kLanes * kLanes;
     if (keys.hides || past <= full) full = past = high;
     std::int64_t at = low;
     for (; at < full; at += kLanes) masked(at);
+    if (at < past) at = many(at, past);
     for (; at < past; at += kLanes) plain(at);
     for (; at < high; at += kLanes) masked(at);
+  }
+  template <class Plain, class Masked>
+  static void for_keys(const RowKeys<Isa>& keys, std::int64_t low, std::int64_t high, const Plain& plain,
+                       const Masked& masked) {
+    for_keys(keys, low, high, plain, masked, [](std::int64_t at, std::int64_t) { return at; });
   }
 
   /// Replaces the row's sums by scores, for weights of the set's own those of hidden keys by the least;
@@ -240,6 +252,7 @@ class WideSoftmax {
     const float v_largest = call_.head.block_v_largest[visit.block.index];
     constexpr bool kWide = __is_same(typename S::Sum, std::int64_t);
     MassSum<Mass, kWide> sum;
+    [[maybe_unused]] std::int32_t looked_up = 0;
     for_keys(
         keys, visit.low, visit.high,
         [&](std::int64_t at) {
@@ -260,8 +273,21 @@ class WideSoftmax {
           const Mass mass = scheme_.mass(weight, code, of_keys);
           sum.add(mask ? mass : Mass{});
           store_code<S, Isa>(p + kPBytes * at, mask ? code : decltype(code){});
+        },
+        [&](std::int64_t at, std::int64_t past) {
+          if constexpr (TableCodes<S, Isa>::kHas) {
+            if (!table_codes_.any()) return at;
+            const std::int64_t count = (past - at) / TableCodes<S, Isa>::kKeys * TableCodes<S, Isa>::kKeys;
+            looked_up = table_codes_.look_up(scheme_, step, row + 4 * at, count, p + kPBytes * at);
+            return at + count;
+          } else {
+            return at;
+          }
         });
-    return sum.total();
+    if constexpr (TableCodes<S, Isa>::kHas)
+      return sum.total() + static_cast<float>(looked_up);  // integers, exact in any order
+    else
+      return sum.total();
   }
 
   /// Codes of P of a vector of keys, which begins a whole number of vectors from the key block's begin.
@@ -300,6 +326,8 @@ class WideSoftmax {
   const S& scheme_;
   const GroupBias<Isa>& bias_;
   const GroupMemory& memory_;
+  [[no_unique_address]] const std::conditional_t<TableCodes<S, Isa>::kHas, TableCodes<S, Isa>, NoTableCodes>
+      table_codes_;
 };
 
 }  // namespace

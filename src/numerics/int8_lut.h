@@ -53,6 +53,15 @@ struct Int8LutScheme : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Opera
     return Online<L>::against_running_maximum(state, peak);
   }
   OCTET_HD F32 weight(Score score, const Step& step) const { return kLutUnit * look_up(step.origin - score); }
+  /// Where weights are entries as they are, their codes can be looked up as well: the number of entries, 0
+  /// where they are not. The entry of a distance is nearest(distance * entries_per_octave()), the last one
+  /// for all beyond; factors that are powers of two make no other product than direct_table_exp()'s.
+  static OCTET_HOST std::int64_t entries_as_they_are(const SchemeOptions& options) {
+    return options.table == Table::direct ? direct_table_entries(options.table_bits) : 0;
+  }
+  OCTET_HD float entries_per_octave() const { return kLn2 * (1.0f / kTableReach) * power_of_two(bits); }
+  OCTET_HD std::int32_t last_entry() const { return (std::int32_t{1} << bits) - 1; }
+  OCTET_HD I32 code_of_entry(F32 entry) const { return code(kLutUnit * entry); }
   /// 0...255: no entry is above 1, and interpolation stays between two entries.
   OCTET_HD I32 code(F32 weight) const { return L::nearest_i32(weight); }
   OCTET_HD Sum mass(F32 /*weight*/, I32 code, const Key&) const { return L::to_f32(code); }

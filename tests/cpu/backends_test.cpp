@@ -98,6 +98,25 @@ TEST_P(Backends, LeaveTheSixteenBitFormWhereItDoesNotFit) {
   }
 }
 
+/// Codes are integers, and so is their sum: of one key block, against which nothing is rescaled, a table gives
+/// the reference's bits, whether its codes come from registers or its entries by gathers.
+TEST_P(Backends, LookUpTheCodesOfATable) {
+  if (!has(Scheme::int8_lut)) GTEST_SKIP() << "a set without a nest of int8_lut";
+  for (const SchemeOptions::Table table : {SchemeOptions::Table::direct, SchemeOptions::Table::linear})
+    for (const std::int32_t bits : {3, 7, 8, 10, 11})
+      for (const Mask mask : {Mask::none, Mask::causal}) {
+        Call call = normal_call(1, 2, 150, 1000, 64, static_cast<std::uint64_t>(bits));
+        call.options.key_block = 1024, call.options.mask = mask;
+        call.options.scheme_options.table = table, call.options.scheme_options.table_bits = bits;
+        call.options.backend = "reference";
+        const Output want = run(call, Scheme::int8_lut);
+        call.options.backend = std::string(cpu::name_of(GetParam()));
+        const Output got = run(call, Scheme::int8_lut);
+        ASSERT_TRUE(want.status.ok() && got.status.ok()) << want.status.message() << got.status.message();
+        EXPECT_TRUE(same_bits(got.o, want.o)) << bits << " bits";
+      }
+}
+
 /// A row by itself has the bits that it has among others: few rows have products and folds of their own.
 TEST_P(Backends, GiveARowTheSameBitsWhateverIsComputedBesideIt) {
   for (Scheme scheme : fused()) {

@@ -86,6 +86,10 @@ struct Isa512 {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(at), _mm512_cvtepi32_epi8(reinterpret_cast<__m512i>(codes)));
   }
 
+  /// Codes from a table of them (table_codes.inl).
+  static bool looks_up() { return avx512::looks_up_codes(); }
+  static std::int32_t look_up(const TableRow& row) { return avx512::look_up_codes(row); }
+
   // The softmax in words (fixed.inl, integer_words.inl). The packs work within quarters: a quarter of a run's
   // words are 4 of its keys 0...15, then 4 of its keys 16...31.
   using Words = VectorLane<32, Tag>;

@@ -111,7 +111,6 @@ class FloatSoftmax : public PlainRow {
       _mm512_storeu_ps(p + 4 * (at + kLanes), high);
     });
   }
-
 };
 
 }  // namespace

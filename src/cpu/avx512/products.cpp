@@ -5,6 +5,7 @@
 
 #include "cpu/avx512/fours_outputs.inl"
 #include "cpu/avx512/fours_scores.inl"
+#include "cpu/avx512/table_codes.inl"
 #include "cpu/avx512/tiles.inl"
 #include "cpu/avx512/tiles_words.inl"
 
@@ -127,5 +128,11 @@ std::int64_t fours_u8_s8_wide(const Tile& t, const TileWide& wide, const TileWei
   const TilesOfFours& tiles = wide.what == TileWide::What::add ? fours_added : fours_set;
   return fours_beside(tiles, t, weights, columns, {wide.out, wide.factor, 0, wide.out_column, 0});
 }
+
+bool looks_up_codes() {
+  static const bool has = __builtin_cpu_supports("avx512vbmi");
+  return has;
+}
+std::int32_t look_up_codes(const TableRow& row) { return look_up_by_shuffles(row); }
 
 }  // namespace octet::cpu::avx512

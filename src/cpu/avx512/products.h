@@ -1,5 +1,6 @@
 // The register tiles of AVX-512 with VNNI: 6 rows by 4 columns of 16 sums, two of them for a group of rows.
 #pragma once
+#include "cpu/table_row.h"
 #include "cpu/tile.h"
 
 namespace octet::cpu::avx512 {
@@ -30,5 +31,10 @@ std::int64_t fours_s8_u8_with_largest(const Tile& tile, std::byte* largest, cons
 std::int64_t fours_u8_s8_beside(const Tile& tile, const TileWeights* weights, std::int64_t columns);
 std::int64_t fours_u8_s8_wide(const Tile& tile, const TileWide& wide, const TileWeights* weights,
                               std::int64_t columns);
+
+/// Whether look_up_codes() may be called: the processor has VBMI.
+bool looks_up_codes();
+/// Codes of a row of scores; returns their sum.
+std::int32_t look_up_codes(const TableRow& row);
 
 }  // namespace octet::cpu::avx512
