@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "cpu/avx2/exp2.inl"
 #include "cpu/avx2/products.h"
 #include "cpu/nest.inl"
 #include "lanes/vector.h"
@@ -12,7 +13,9 @@ namespace {
 
 struct Isa256 {
   struct Tag {};
-  using Lane = VectorLane<8, Tag>;
+  struct Lane : VectorLane<8, Tag> {
+    static F32 exp2(F32 x) { return simd::cast<F32>(exp2_fused(simd::cast<__m256>(x))); }
+  };
   template <class S>
   static constexpr bool kHas = true;
   static constexpr std::int64_t kScoreGap = 0;

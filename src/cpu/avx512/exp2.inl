@@ -8,9 +8,6 @@
 namespace octet::cpu {
 namespace {
 
-/// Relatively: the polynomial's, 1.01e-7 with all of its roundings.
-inline constexpr double kFusedExp2Error = 1.01e-7;
-
 /// exp2_poly(x) within an ulp of it.
 inline __m512 exp2_fused(__m512 x) {
   constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;

@@ -51,7 +51,6 @@ constexpr LeastCoded kLeastCoded;
 struct Isa512 {
   struct Tag {};
   struct Lane : VectorLane<16, Tag> {
-    static_assert(kFusedExp2Error <= kLaneExp2Error, "what weight_exp2() asks for");
     static F32 exp2(F32 x) { return simd::cast<F32>(exp2_fused(simd::cast<__m512>(x))); }
   };
   template <class S>
