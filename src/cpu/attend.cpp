@@ -32,11 +32,8 @@ class Call {
         longest_q_(longest(problem.q, problem.desc.tokens_q)),
         longest_k_(longest(problem.k, problem.desc.tokens_k)),
         rows_(longest_q_, problem.q.count * problem.desc.heads_q, nest.packing, packed.dim_v()),
-        asks_(asks_for_rows(problem)) {
-    table_.resize(static_cast<std::size_t>(nest.table_entries(problem.desc.options)));
-    nest.fill_table(problem.desc.options, table_.data());
-    prepare_ = call::prepare_input(problem, table_.data());
-  }
+        asks_(asks_for_rows(problem)),
+        prepare_(call::prepare_input(problem, nullptr)) {}
 
   void pack() {
     const AttentionDesc& d = problem_.desc;
@@ -63,6 +60,10 @@ class Call {
 
   /// Units in parallel; where the keys of some are cut, their ranges first and then what merges them.
   void attend() {
+    // Packing asks for no table.
+    table_.resize(static_cast<std::size_t>(nest_.table_entries(problem_.desc.options)));
+    nest_.fill_table(problem_.desc.options, table_.data());
+    prepare_.table = table_.data();
     const std::int64_t units = this->units();
     const std::int64_t ranges = cuts_any() ? pieces(longest_k_, range_keys()) : 1;
     // The query blocks of the heads that share one K and V come one after another.

@@ -3,6 +3,7 @@
 // whose registers hold no such table, takes its gathers, for bytes read one by one took 3 % longer). Part of
 // attend.inl's nest.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "cpu/table_row.h"
@@ -24,7 +25,6 @@ class TableCodes {
     S::entries_as_they_are(options);
     Isa::look_up(row);
   };
-  static constexpr std::int64_t kKeys = TableRow::kKeys;
 
   /// Numbers of the scheme's table with the codes behind them, and what is in them.
   static std::int64_t table_entries(const SchemeOptions& options) {
@@ -42,9 +42,12 @@ class TableCodes {
       prepare.options = options, prepare.table = table;
       const auto scheme = S::prepare(prepare);
       auto* const code = reinterpret_cast<std::uint8_t*>(table + S::table_entries(options));
-      for (std::int64_t i = 0; i < TableRow::kEntries; ++i) {
-        const float entry = i < count ? table[i] : 0.0f;
-        code[i] = static_cast<std::uint8_t>(scheme.code_of_entry(L::broadcast(entry))[0]);
+      std::fill_n(code, TableRow::kEntries, std::uint8_t{0});
+      constexpr std::int64_t kLanes = Isa::kLanes;
+      for (std::int64_t i = 0; i < count; i += kLanes) {
+        float entry[kLanes] = {};
+        std::copy_n(table + i, std::min(kLanes, count - i), entry);
+        Isa::store_codes(reinterpret_cast<std::byte*>(code + i), scheme.code_of_entry(L::load(entry)));
       }
     }
   }
@@ -56,7 +59,7 @@ class TableCodes {
   /// Whether there are any.
   bool any() const { return codes_ != nullptr; }
 
-  /// Codes of a multiple of kKeys scores; returns their sum.
+  /// Codes of whole vectors of scores; returns their sum.
   std::int32_t look_up(const S& scheme, const Step& step, const std::byte* scores, std::int64_t count,
                        std::byte* p) const {
     return Isa::look_up({reinterpret_cast<const float*>(scores), count, step.origin[0],

@@ -7,10 +7,10 @@ namespace octet::cpu {
 
 /// The code of a score is codes[min(nearest(min((origin - score) * factor, last + 1)), last)].
 struct TableRow {
-  static constexpr std::int64_t kEntries = 1024, kKeys = 64;  ///< of the table; whose codes come together
+  static constexpr std::int64_t kEntries = 1024;  ///< of the table
 
   const float* scores;
-  std::int64_t count;  ///< a multiple of kKeys
+  std::int64_t count;  ///< whole vectors of them
   float origin, factor;
   std::int32_t last;
   const std::uint8_t* codes;  ///< [kEntries]

@@ -277,9 +277,8 @@ class WideSoftmax {
         [&](std::int64_t at, std::int64_t past) {
           if constexpr (TableCodes<S, Isa>::kHas) {
             if (!table_codes_.any()) return at;
-            const std::int64_t count = (past - at) / TableCodes<S, Isa>::kKeys * TableCodes<S, Isa>::kKeys;
-            looked_up = table_codes_.look_up(scheme_, step, row + 4 * at, count, p + kPBytes * at);
-            return at + count;
+            looked_up = table_codes_.look_up(scheme_, step, row + 4 * at, past - at, p + kPBytes * at);
+            return past;
           } else {
             return at;
           }

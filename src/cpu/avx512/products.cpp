@@ -133,6 +133,11 @@ bool looks_up_codes() {
   static const bool has = __builtin_cpu_supports("avx512vbmi");
   return has;
 }
-std::int32_t look_up_codes(const TableRow& row) { return look_up_by_shuffles(row); }
+std::int32_t look_up_codes(const TableRow& row) {
+  // note: no copy of the row, as in for_tiles().
+  const std::int64_t whole = row.count / kShuffledKeys * kShuffledKeys, rest = row.count - whole;
+  const std::int32_t sum = whole > 0 ? look_up_by_shuffles(row, row.scores, whole, row.p) : 0;
+  return rest > 0 ? sum + look_up_some(row, row.scores + whole, rest, row.p + whole) : sum;
+}
 
 }  // namespace octet::cpu::avx512

@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include "cpu/table_row.h"
+#include "numerics/contract.h"
 
 namespace octet::cpu::avx512 {
 namespace {
@@ -41,7 +42,11 @@ inline __m512i entries_of(const TableRow& row, const float* scores) {
                           _mm512_set1_epi16(static_cast<std::int16_t>(row.last)));
 }
 
-__attribute__((target("avx512vbmi"))) std::int32_t look_up_by_shuffles(const TableRow& row) {
+/// Of a multiple of kShuffledKeys scores.
+constexpr std::int64_t kShuffledKeys = 64;
+__attribute__((target("avx512vbmi"))) std::int32_t look_up_by_shuffles(const TableRow& row,
+                                                                       const float* scores,
+                                                                       std::int64_t count, std::byte* p) {
   constexpr int kLowerBits = 7;
   __m512i table[kTables];
 #pragma GCC unroll 16
@@ -49,16 +54,28 @@ __attribute__((target("avx512vbmi"))) std::int32_t look_up_by_shuffles(const Tab
   const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   const __m512i low = _mm512_set1_epi16((1 << kLowerBits) - 1);
   __m512i sum = _mm512_setzero_si512();
-  for (std::int64_t j = 0; j < row.count; j += TableRow::kKeys) {
-    const __m512i a = entries_of(row, row.scores + j), b = entries_of(row, row.scores + j + 32);
+  for (std::int64_t j = 0; j < count; j += kShuffledKeys) {
+    const __m512i a = entries_of(row, scores + j), b = entries_of(row, scores + j + 32);
     const __m512i lower = _mm512_packus_epi16(_mm512_and_si512(a, low), _mm512_and_si512(b, low));
     const __m512i upper =
         _mm512_packus_epi16(_mm512_srli_epi16(a, kLowerBits), _mm512_srli_epi16(b, kLowerBits));
     const __m512i codes = codes_of(table, lower, upper);
     sum = _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi8(1));
-    _mm512_storeu_si512(row.p + j, _mm512_permutexvar_epi32(order, codes));
+    _mm512_storeu_si512(p + j, _mm512_permutexvar_epi32(order, codes));
   }
   return _mm512_reduce_add_epi32(sum);
+}
+
+/// The same of fewer: those that are not there are beyond the table's end, where codes are 0.
+std::int32_t look_up_some(const TableRow& row, const float* scores, std::int64_t count, std::byte* p) {
+  alignas(64) float padded[kShuffledKeys];
+  alignas(64) std::byte codes[kShuffledKeys];
+  constexpr std::int64_t kLanes = 16;
+  for (std::int64_t i = 0; i < kShuffledKeys; i += kLanes)
+    _mm512_store_ps(padded + i, i < count ? _mm512_loadu_ps(scores + i) : _mm512_set1_ps(kMinusInfinity));
+  const std::int32_t sum = look_up_by_shuffles(row, padded, kShuffledKeys, codes);
+  _mm512_mask_storeu_epi8(p, (__mmask64{1} << count) - 1, _mm512_load_si512(codes));
+  return sum;
 }
 
 }  // namespace
