@@ -98,8 +98,8 @@ TEST_P(Backends, LeaveTheSixteenBitFormWhereItDoesNotFit) {
   }
 }
 
-/// Codes are integers, and so is their sum: of one key block, against which nothing is rescaled, a table gives
-/// the reference's bits, whether its codes come from registers or its entries by gathers.
+/// Codes are integers, and so is their sum: of one key block, against which nothing is rescaled, a table
+/// gives the reference's bits, whether its codes come from registers or its entries by gathers.
 TEST_P(Backends, LookUpTheCodesOfATable) {
   if (!has(Scheme::int8_lut)) GTEST_SKIP() << "a set without a nest of int8_lut";
   for (const SchemeOptions::Table table : {SchemeOptions::Table::direct, SchemeOptions::Table::linear})
