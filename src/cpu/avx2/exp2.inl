@@ -7,7 +7,7 @@
 namespace octet::cpu {
 namespace {
 
-/// exp2_poly(x) within an ulp of it, for x < 127.
+/// 2^x within kFusedExp2Error (tests/cpu/fused_exp2_test.cpp), for x < 127; else as exp2_poly().
 inline __m256 exp2_fused(__m256 x) {
   // 1.5 * 2^23 + 127: adding it leaves the nearest integer, as an exponent field, in the low bits.
   constexpr float kMagic = 12582912.0f + kF32Bias;

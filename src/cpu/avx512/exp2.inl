@@ -8,7 +8,7 @@
 namespace octet::cpu {
 namespace {
 
-/// exp2_poly(x) within an ulp of it.
+/// 2^x within kFusedExp2Error (tests/cpu/fused_exp2_test.cpp); else as exp2_poly().
 inline __m512 exp2_fused(__m512 x) {
   constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   const __m512 least = _mm512_set1_ps(kExp2Least);
