@@ -51,13 +51,9 @@ class WideSoftmax {
   /// The largest sum that each row sees; room for as many rows as lanes.
   template <class Number>
   void largest_sums(const ThisVisit& visit, Number* largest) const {
-    Acc lanes[Isa::kRows];
-    if (visit.whole && visit.live == Isa::kRows && visit.compared > 0)
-      largest_of_whole(visit, lanes);
-    else
-      for (std::int64_t r = 0; r < Isa::kRows; ++r)
-        lanes[r] = visit.seen >> r & 1 ? largest_lanes(visit, r) : Acc{};
-    const Acc rows = rows_reduced<Isa::kRows>(lanes, Larger{});
+    const Acc rows = visit.compared == visit.high && sees_all(visit)
+                         ? rows_reduced<Isa::kRows>(reinterpret_cast<const Acc*>(visit.largest), Larger{})
+                         : largest_of_any(visit);
     __builtin_memcpy(largest, &rows, sizeof rows);
   }
 
@@ -139,6 +135,19 @@ class WideSoftmax {
                                     : F32{};
     clear_unseen(memory_, visit, visit.low);
     absorb_lanes(scheme_, group, visit, rows_reduced<Isa::kRows>(rows, Plus{}));
+  }
+
+  static bool sees_all(const ThisVisit& visit) { return visit.whole && visit.live == Isa::kRows; }
+
+  /// Each row's largest sum of keys that it sees, in whichever form they are.
+  __attribute__((noinline)) Acc largest_of_any(const ThisVisit& visit) const {
+    Acc lanes[Isa::kRows];
+    if (sees_all(visit) && visit.compared > 0)
+      largest_of_whole(visit, lanes);
+    else
+      for (std::int64_t r = 0; r < Isa::kRows; ++r)
+        lanes[r] = visit.seen >> r & 1 ? largest_lanes(visit, r) : Acc{};
+    return rows_reduced<Isa::kRows>(lanes, Larger{});
   }
 
   /// largest_lanes() of rows that see all keys.

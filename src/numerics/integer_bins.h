@@ -61,7 +61,8 @@ struct Bins {
         if (i - bins < used) bin[i] = bin[i - bins];
       for (int i = 0; i < kBins && i < bins; ++i) bin[i] = I64{};
     } else {
-      for (int i = used; i < kBins && i <= slot; ++i) bin[i] = I64{};
+      for (int i = 0; i < kBins; ++i)  // counted so, no compiler calls memset for a bin
+        if (used <= i && i <= slot) bin[i] = I64{};
     }
   }
   OCTET_HD void add(std::int32_t slot, I64 term) {
