@@ -74,6 +74,14 @@ class RowEnds {
     std::int32_t sure[kLanes];  ///< not 0: floats may decide the row
   };
 
+  /// The largest lane of each row, none of which is negative. note: as bits, whose order theirs is, for the
+  /// largest of floats depends on the order where one is NaN.
+  static F32 largest_of_rows(const F32 (&rows)[kRows]) {
+    I32 bits[kRows];
+    for (std::int64_t r = 0; r < kRows; ++r) bits[r] = L::bits(rows[r]);
+    return L::from_bits(rows_reduced<kRows>(bits, Larger{}));
+  }
+
   /// The rows as far as floats decide them, the others as ever. A group's numbers are made before the end of
   /// the group before it: its own end waits for all of them.
   void end_roughly(const RowStates<S, Isa>& states) const {
@@ -93,9 +101,12 @@ class RowEnds {
     const RowGroup<S, Isa>& group = states.groups[g];
     const std::int64_t columns = columns_;
     const Out* out = states.out + g * kRows * columns;
-    F32 most[kRows] = {};
+    F32 most[kRows];
     for (std::int64_t r = 0; r < kRows; ++r, out += columns) {
-      if (!(group.seen >> r & 1)) continue;
+      if (!(group.seen >> r & 1)) {
+        most[r] = F32{};
+        continue;
+      }
       F32 largest{};
       const auto number = [&](std::int64_t c, F32 output) {
         rough.number[r][c] = output * channel[c];
@@ -110,7 +121,7 @@ class RowEnds {
       most[r] = largest;
     }
     using R = RowsLane<Isa>;
-    const auto largest = first_lanes<typename R::F32>(rows_reduced<kRows>(most, Larger{}));
+    const auto largest = first_lanes<typename R::F32>(largest_of_rows(most));
     const auto of = states.only ? S::RoughOf::sums : S::RoughOf::outputs;
     const auto rows = scheme_.template rough_endings<R>(group.states, of, largest);
     R::store(rough.factor, rows.factor);
@@ -121,9 +132,13 @@ class RowEnds {
   void end_group(const RowStates<S, Isa>& states, std::int64_t g, const RoughGroup& rough) const {
     const std::int64_t begin = g * kRows, columns = columns_;
     const std::int64_t rows = call_.rows - begin < kRows ? call_.rows - begin : kRows;
-    F32 off[kRows] = {};
+    F32 off[kRows];
+    for (std::int64_t r = rows; r < kRows; ++r) off[r] = F32{};
     for (std::int64_t r = 0; r < rows; ++r) {
-      if (!rough.sure[r]) continue;
+      if (!rough.sure[r]) {
+        off[r] = F32{};
+        continue;
+      }
       const float factor = rough.factor[r], scale = call_.scale[begin + r] = rough.scale[r];
       float* const values = call_.values ? call_.values + (begin + r) * call_.values_row : nullptr;
       std::int8_t* const codes = call_.values ? nullptr : call_.codes + (begin + r) * call_.dim_v;
@@ -141,7 +156,7 @@ class RowEnds {
       off[r] = farthest;
     }
     float of_rows[kLanes];
-    L::store(of_rows, rows_reduced<kRows>(off, Larger{}));
+    L::store(of_rows, largest_of_rows(off));
     for (std::int64_t r = 0; r < rows; ++r)
       if (!(rough.sure[r] && of_rows[r] < S::kRoughSure)) end_row(states, begin + r);
   }
