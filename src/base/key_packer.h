@@ -1,4 +1,4 @@
-// Packing of one call's K and V head by head, for who makes their codes head by head.
+// Packing of one call's K and V head by head, and attention on them, for who makes codes head by head.
 #pragma once
 #include <cstdint>
 
@@ -12,6 +12,11 @@ struct HeadCodes {
   std::int64_t packed = 0;  ///< tokens from the first one on that are packed already, zeros behind them too
 };
 
+/// A head of one sequence, and the head of dense tensors in whose place it is packed.
+struct PackedHeadIndex {
+  std::int64_t sequence, kv_head, place;
+};
+
 class KeyPacker {
  public:
   virtual ~KeyPacker() = default;
@@ -20,10 +25,17 @@ class KeyPacker {
   struct Packed {
     PackedCodes k, v;
   };
-  virtual Packed packed(std::int64_t sequence, std::int64_t kv_head) const = 0;
+  virtual Packed packed(const PackedHeadIndex& head) const = 0;
 
   /// Packs one head of one sequence, whose codes and scales are there; heads in any order and by any threads.
-  virtual void pack(std::int64_t sequence, std::int64_t kv_head, const HeadCodes& codes) const = 0;
+  virtual void pack(const PackedHeadIndex& head, const HeadCodes& codes) const = 0;
+
+  /// Prepares attend(), which needs the codes of Q where the call has them; false: heads cannot be attended
+  /// one by one, for the keys of some are cut.
+  virtual bool begin_attending() = 0;
+
+  /// The queries of the heads that share a head that is packed; heads in any order and by any threads.
+  virtual void attend(const PackedHeadIndex& head) const = 0;
 };
 
 }  // namespace octet

@@ -20,6 +20,11 @@ octet_status call(const octet_plan* plan, const octet_attention_args* args, capi
     OCTET_TRY(validate_args(plan->plan, given, Outputs::attention));
     if (plan->plan.desc.tokens_q == 0) return {};
     const bool by_head = which != capi::Operands::queries && capi::packs_by_head(plan->plan);
+    if (by_head && which == capi::Operands::all) {
+      const Result<bool> attended = capi::attend_by_head(plan->plan, given);
+      if (!attended.ok()) return attended.status();
+      if (attended.value()) return {};
+    }
     if (by_head) OCTET_TRY(capi::pack_by_head(plan->plan, given));
     if (by_head && which == capi::Operands::keys) return {};
     Result<AttentionArgs> ready =

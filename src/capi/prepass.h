@@ -25,4 +25,9 @@ bool packs_by_head(const Plan& plan);
 /// and the kernel's second half may follow.
 Status pack_by_head(const Plan& plan, const AttentionArgs& args);
 
+/// What pack_by_head(), prepare() with Operands::queries and the kernel's second half do, where
+/// packs_by_head(), head by head: its keys are in the cache when its queries come. False where that gains
+/// nothing or cannot be, and then nothing is done. With an error, some heads have outputs.
+Result<bool> attend_by_head(const Plan& plan, const AttentionArgs& args);
+
 }  // namespace octet::capi

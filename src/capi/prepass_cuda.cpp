@@ -9,14 +9,6 @@
 #include "cuda/cuda.h"
 
 namespace octet::capi {
-namespace {
-
-bool is_made(const OperandPlan& x) {
-  return !x.prequantized && x.layout.codes.shape != std::array<std::int64_t, 4>{};
-}
-
-}  // namespace
-
 Result<AttentionArgs> prepare_on_device(const Plan& plan, const CallLayout& call, const AttentionArgs& args,
                                         Operands which, Others others) {
   const AttentionDesc& d = plan.desc;
@@ -43,7 +35,7 @@ Result<AttentionArgs> prepare_on_device(const Plan& plan, const CallLayout& call
   const auto convert = [&](QuantizedTensor& x, const OperandPlan& planned, const quant::OperandRecipe& recipe,
                            const Sequences& sequences, bool now, const cuda::PackedValues& packed,
                            bool* is_packed) {
-    if (!is_made(planned)) return;
+    if (!planned.is_made()) return;
     const QuantizedTensor out = placed(planned.layout, args.workspace);
     if (now) operands.push_back({x.codes, sequences, recipe, out, {}, packed, is_packed});
     x = out;
@@ -51,7 +43,7 @@ Result<AttentionArgs> prepare_on_device(const Plan& plan, const CallLayout& call
   const bool makes_keys = which != Operands::queries;
   cuda::PackedValues packed;
   bool is_packed = false;
-  if (makes_keys && recipes.v.format == DType::s8 && is_made(plan.v))
+  if (makes_keys && recipes.v.format == DType::s8 && plan.v.is_made())
     packed = cuda::packed_values(d, workspace + plan.kernel_offset);
   convert(ready.k, plan.k, recipes.k, keys, makes_keys, {}, nullptr);
   convert(ready.v, plan.v, recipes.v, keys, makes_keys, packed, &is_packed);

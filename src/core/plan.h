@@ -24,6 +24,9 @@ struct Refusal {
 struct OperandPlan {
   QuantizedTensor layout;
   bool prequantized = false;
+
+  /// Whether the operand comes as plain numbers, and the kernel takes what is made of them.
+  bool is_made() const { return !prequantized && layout.codes.shape != decltype(layout.codes.shape){}; }
 };
 
 /// Everything decided before data arrives. Immutable once made; run() may be called from any number of

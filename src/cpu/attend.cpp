@@ -47,39 +47,55 @@ class Call {
         });
   }
 
-  KeyPacker::Packed packed(std::int64_t sequence, std::int64_t kv_head) const {
-    return packed_.places(memory_.packed, problem_, {sequence, kv_head});
+  KeyPacker::Packed packed(const PackedHeadIndex& head) const {
+    return packed_.places(workspace_of(head), problem_, {head.sequence, head.kv_head});
   }
 
-  void pack_head(std::int64_t sequence, std::int64_t kv_head, const HeadCodes& codes) const {
-    if (codes.k_shift == 0 && codes.v_shift == 0) return pack_head(problem_, sequence, kv_head, codes.packed);
+  void pack_head(const PackedHeadIndex& head, const HeadCodes& codes) const {
+    if (codes.k_shift == 0 && codes.v_shift == 0) return pack_head(problem_, head, codes.packed);
     AttentionArgs args = problem_.args;
     args.k.codes = shifted(args.k.codes, codes.k_shift), args.v.codes = shifted(args.v.codes, codes.v_shift);
-    pack_head(call::Problem(problem_.desc, args), sequence, kv_head, codes.packed);
+    pack_head(call::Problem(problem_.desc, args), head, codes.packed);
+  }
+
+  /// Before attend_head(): packing asks for no table. False: the keys of some heads are cut.
+  bool begin_attending() {
+    table_.resize(static_cast<std::size_t>(nest_.table_entries(problem_.desc.options)));
+    nest_.fill_table(problem_.desc.options, table_.data());
+    prepare_.table = table_.data();
+    return !cuts_any();
+  }
+  void attend_head(const PackedHeadIndex& head) const {
+    const std::int64_t units = units_of_head(),
+                       first = (head.sequence * problem_.desc.heads_kv + head.kv_head) * units;
+    std::byte* const packed = workspace_of(head);
+    for (std::int64_t i = first; i < first + units; ++i) compute(unit(i), 0, packed);
   }
 
   /// Units in parallel; where the keys of some are cut, their ranges first and then what merges them.
   void attend() {
-    // Packing asks for no table.
-    table_.resize(static_cast<std::size_t>(nest_.table_entries(problem_.desc.options)));
-    nest_.fill_table(problem_.desc.options, table_.data());
-    prepare_.table = table_.data();
+    const bool whole = begin_attending();
     const std::int64_t units = this->units();
-    const std::int64_t ranges = cuts_any() ? pieces(longest_k_, range_keys()) : 1;
+    const std::int64_t ranges = whole ? 1 : pieces(longest_k_, range_keys());
     // The query blocks of the heads that share one K and V come one after another.
     for_each_parallel(problem_.args.parallel_for, units * ranges,
-                      [&](std::int64_t i) { compute(unit(i % units), i / units); });
+                      [&](std::int64_t i) { compute(unit(i % units), i / units, memory_.packed); });
     if (ranges == 1) return;
     for_each_parallel(problem_.args.parallel_for, units, [&](std::int64_t i) { merge(unit(i)); });
   }
 
  private:
+  /// What the head's region is counted from.
+  std::byte* workspace_of(const PackedHeadIndex& head) const {
+    return memory_.packed +
+           (head.place - head.sequence * problem_.desc.heads_kv - head.kv_head) * packed_.head_bytes();
+  }
+
   /// packed: tokens whose codes are packed already.
-  void pack_head(const call::Problem& problem, std::int64_t sequence, std::int64_t kv_head,
-                 std::int64_t packed) const {
-    const std::int64_t key_blocks = pieces(problem.k.length(sequence), problem.desc.key_block);
+  void pack_head(const call::Problem& problem, const PackedHeadIndex& head, std::int64_t packed) const {
+    const std::int64_t key_blocks = pieces(problem.k.length(head.sequence), problem.desc.key_block);
     for (std::int64_t block = 0; block < key_blocks; ++block)
-      packed_.pack(memory_.packed, problem, prepare_, {sequence, kv_head}, block, packed);
+      packed_.pack(workspace_of(head), problem, prepare_, {head.sequence, head.kv_head}, block, packed);
   }
 
   static std::int64_t pieces(std::int64_t tokens, std::int64_t size) { return (tokens + size - 1) / size; }
@@ -100,9 +116,8 @@ class Call {
                                     group());
   }
   std::int64_t query_blocks() const { return rows_.units(longest_q_); }
-  std::int64_t units() const {
-    return problem_.q.count * problem_.desc.heads_kv * pieces(group(), heads_together()) * query_blocks();
-  }
+  std::int64_t units_of_head() const { return pieces(group(), heads_together()) * query_blocks(); }
+  std::int64_t units() const { return problem_.q.count * problem_.desc.heads_kv * units_of_head(); }
   Unit unit(std::int64_t i) const {
     const std::int64_t block = i % query_blocks(),
                        share = i / query_blocks() % pieces(group(), heads_together());
@@ -144,12 +159,12 @@ class Call {
     return {memory_.states + states_.offset(problem_, unit, of.begin), of.end - of.begin, states_.stride()};
   }
 
-  void compute(const Unit& unit, std::int64_t range) const {
+  void compute(const Unit& unit, std::int64_t range, std::byte* packed) const {
     if (unit.begin >= unit.end) return;
     const std::int64_t keys = problem_.k.length(unit.sequence);
     if (!cuts(unit.sequence)) {
       if (range > 0) return;
-      const RowsCall call = open(unit, {0, keys});
+      const RowsCall call = open(unit, {0, keys}, packed);
       nest_.attend(call);
       write(call, unit);
       return;
@@ -157,21 +172,21 @@ class Call {
     const call::KeyRange used = ranges(unit);
     if (range < used.begin || range >= used.end) return;
     const std::int64_t begin = range * range_keys();
-    RowsCall call = open(unit, {begin, std::min(begin + range_keys(), keys)});
+    RowsCall call = open(unit, {begin, std::min(begin + range_keys(), keys)}, packed);
     call.parts = parts(unit, {range, range + 1});
     nest_.part(call);
   }
 
   void merge(const Unit& unit) const {
     if (unit.begin >= unit.end || !cuts(unit.sequence)) return;
-    RowsCall call = open(unit, {0, 0});
+    RowsCall call = open(unit, {0, 0}, memory_.packed);
     call.parts = parts(unit, ranges(unit));
     nest_.merge(call);
     write(call, unit);
   }
 
-  /// A call on some of the keys, in the thread's scratch.
-  RowsCall open(const Unit& unit, const call::KeyRange& keys) const {
+  /// A call on some of the keys, in the thread's scratch. packed: what the regions of heads are counted from.
+  RowsCall open(const Unit& unit, const call::KeyRange& keys, std::byte* packed) const {
     const AttentionDesc& d = problem_.desc;
     const std::int64_t rows = unit.rows(), padded = round_up(rows, nest_.packing.rows);
     const std::int64_t dim_v = packed_.dim_v(), groups = packed_.dim_groups();
@@ -181,7 +196,7 @@ class Call {
     scratch.reset();
     RowsCall call{};
     call.prepare = prepare_, call.code_products = nest_.code_products;
-    call.head = packed_.head(memory_.packed, problem_, unit.sequence, problem_.kv_head(unit.head));
+    call.head = packed_.head(packed, problem_, unit.sequence, problem_.kv_head(unit.head));
     call.rows = rows, call.dim_groups = groups, call.dim_v = dim_v;
     call.ahead = ahead_of_few_rows();
 
@@ -315,16 +330,16 @@ class Packer final : public KeyPacker {
   Packer(const Nest& nest, const AttentionDesc& desc, const AttentionArgs& args)
       : problem_(desc, args), call_(in_workspace(nest, problem_)) {}
 
-  Packed packed(std::int64_t sequence, std::int64_t kv_head) const override {
-    return call_.packed(sequence, kv_head);
+  Packed packed(const PackedHeadIndex& head) const override { return call_.packed(head); }
+  void pack(const PackedHeadIndex& head, const HeadCodes& codes) const override {
+    call_.pack_head(head, codes);
   }
-  void pack(std::int64_t sequence, std::int64_t kv_head, const HeadCodes& codes) const override {
-    call_.pack_head(sequence, kv_head, codes);
-  }
+  bool begin_attending() override { return call_.begin_attending(); }
+  void attend(const PackedHeadIndex& head) const override { call_.attend_head(head); }
 
  private:
   const call::Problem problem_;
-  const Call call_;
+  Call call_;
 };
 
 }  // namespace

@@ -32,6 +32,8 @@ class PackedCall {
   PackedCall(const Nest& nest, const AttentionDesc& desc, std::int64_t code_dim);
 
   std::int64_t bytes() const { return bytes_; }
+  /// Of the region of a head of dense tensors.
+  std::int64_t head_bytes() const { return head_bytes_; }
 
   /// The region of one head. Sequences are [begin, begin + tokens) of the token axis.
   PackedHead head(std::byte* workspace, const call::Problem& problem, std::int64_t sequence,

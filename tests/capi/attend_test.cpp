@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "octet/octet.hpp"
@@ -108,6 +109,66 @@ TEST(AttendPacked, EveryQueryGetsTheBitsOfAWholeCall) {
         EXPECT_EQ(o.data, whole);
         EXPECT_EQ(lse.data, whole_lse);
       }
+    }
+  }
+}
+
+/// How often a call went parallel, and with how many parts the last time.
+struct Counted {
+  std::int64_t calls = 0, parts = 0;
+
+  ParallelFor parallel_for() {
+    return {[](void* pool, std::int64_t count, void (*body)(void*, std::int64_t), void* context) {
+              auto& counted = *static_cast<Counted*>(pool);
+              ++counted.calls, counted.parts = count;
+              for (std::int64_t i = count - 1; i >= 0; --i) body(context, i);
+            },
+            this};
+  }
+};
+
+/// Heads whose keys take much room are packed and attended one after the other, in each other's places: the
+/// bits are those of halves, of which the first packs all heads.
+TEST(Attend, HeadAfterHeadGivesTheBitsOfHalves) {
+  const std::int64_t heads = std::max(1u, std::thread::hardware_concurrency());  // as many are worth it
+  const std::vector<std::int32_t> cu_q{0, 50, 66}, cu_k{0, 1000, 2048};
+  for (const Scheme scheme : {Scheme::int8, Scheme::integer, Scheme::int8_full, Scheme::int8_lut}) {
+    for (const std::int64_t sequences : {0, 2}) {
+      SCOPED_TRACE(std::string(name_of(scheme)) + ", " + std::to_string(sequences) + " sequences");
+      const std::int64_t tokens_k = sequences > 0 ? 2048 : 1000;
+      const Tensor k = Tensor::normal({1, heads, tokens_k, 128}, 2),
+                   v = Tensor::normal({1, heads, tokens_k, 160}, 3);
+      Tensor q = Tensor::normal({1, 2 * heads, 66, 128}, 1), o({1, 2 * heads, 66, 160}, NAN);
+      Result<AttentionDesc> desc = describe(scheme, q.view(), k.view(), v.view());
+      ASSERT_TRUE(desc.ok()) << desc.status().message();
+      desc.value().sequences = sequences, desc.value().key_block = 256;
+      Result<AttentionPlan> plan = AttentionPlan::create(desc.value());
+      ASSERT_TRUE(plan.ok()) << plan.status().message();
+      Result<Workspace> workspace = Workspace::allocate(plan.value().workspace_bytes());
+      ASSERT_TRUE(workspace.ok());
+      Counted counted;
+      AttentionArgs args;
+      args.q.codes = q.view(), args.k.codes = k.view(), args.v.codes = v.view(), args.o = o.view();
+      if (sequences > 0) args.cu_seqlens_q = cu_q.data(), args.cu_seqlens_k = cu_k.data();
+      args.workspace = workspace.value().data(), args.workspace_bytes = workspace.value().bytes();
+      args.parallel_for = counted.parallel_for();
+      const Status ran = plan.value().run(args);
+      ASSERT_TRUE(ran.ok()) << ran.message();
+      if (plan.value().backend() != std::string("reference")) {
+        EXPECT_EQ(counted.calls, 1);
+        EXPECT_EQ(counted.parts, heads * std::max<std::int64_t>(sequences, 1));
+      }
+      const std::vector<float> whole = o.data;
+      std::fill(o.data.begin(), o.data.end(), NAN);
+      ASSERT_TRUE(plan.value().pack(args).ok());
+      ASSERT_TRUE(plan.value().run_packed(args).ok());
+      EXPECT_EQ(o.data, whole);
+
+      q.data.back() = NAN;
+      const Status refused = plan.value().run(args);
+      EXPECT_EQ(refused.code(), Code::non_finite);
+      EXPECT_NE(refused.message().find("head " + std::to_string(2 * heads - 1)), std::string::npos)
+          << refused.message();
     }
   }
 }
