@@ -1,7 +1,9 @@
 #include "base/parallel.h"
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
+#include <thread>
 
 #include "base/pool.h"
 
@@ -38,6 +40,16 @@ void run_parallel(const ParallelFor& parallel_for, std::int64_t count, void (*bo
     pool::run(count, Guarded::run_item, &work);
   }
   if (work.first) std::rethrow_exception(work.first);
+}
+
+bool fills_threads(const ParallelFor& parallel_for, std::int64_t count) {
+  constexpr std::int64_t kRounds = 8;  // the last of which may be of few
+  if (parallel_for.run) {
+    static const std::int64_t processors = std::max(1u, std::thread::hardware_concurrency());
+    return count >= kRounds * processors;
+  }
+  const std::int64_t threads = pool::threads(count);
+  return count % threads == 0 || count >= kRounds * threads;
 }
 
 }  // namespace octet

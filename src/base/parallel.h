@@ -13,6 +13,10 @@ namespace octet {
 void run_parallel(const ParallelFor& parallel_for, std::int64_t count, void (*body)(void*, std::int64_t),
                   void* context);
 
+/// Whether the threads of such a call are all busy to its end, or nearly, where the items are alike. How many
+/// threads a caller's parallel_for has nobody knows: no more than processors is assumed.
+bool fills_threads(const ParallelFor& parallel_for, std::int64_t count);
+
 template <class Body>
 void for_each_parallel(const ParallelFor& parallel_for, std::int64_t count, Body&& body) {
   run_parallel(

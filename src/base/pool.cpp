@@ -258,6 +258,11 @@ struct Closer {
 
 }  // namespace
 
+std::int64_t threads(std::int64_t count) {
+  Pool* const pool = count > 1 && !inside ? pool_of_this_process() : nullptr;
+  return pool ? std::clamp<std::int64_t>(pool->threads_under(Affinity::of_this_thread()), 1, count) : 1;
+}
+
 void run(std::int64_t count, void (*body)(void*, std::int64_t) noexcept, void* context) {
   if (count > 1 && !inside) {
     if (Pool* pool = pool_of_this_process()) {

@@ -19,4 +19,7 @@ namespace octet::pool {
 /// that gives no more threads is no error.
 void run(std::int64_t count, void (*body)(void* context, std::int64_t i) noexcept, void* context);
 
+/// Threads that a call from here of that many items uses at most, the calling one among them.
+std::int64_t threads(std::int64_t count);
+
 }  // namespace octet::pool

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <new>
 #include <thread>
 #include <vector>
+
+#include "base/pool.h"
 
 namespace octet {
 namespace {
@@ -37,6 +40,19 @@ TEST_P(Parallel, AnExceptionReachesTheCaller) {
                                    if (i == 40) throw std::bad_alloc();
                                  }),
                std::bad_alloc);
+}
+
+TEST_P(Parallel, ManyItemsFillAllThreadsAndOneMoreThanThemDoesNot) {
+  const std::int64_t processors = std::max(1u, std::thread::hardware_concurrency());
+  EXPECT_TRUE(fills_threads(pool(), 8 * processors + 1));
+  if (GetParam()) {
+    EXPECT_FALSE(fills_threads(pool(), 8 * processors - 1));
+    return;
+  }
+  const std::int64_t threads = pool::threads(1000);
+  EXPECT_TRUE(fills_threads(pool(), threads));
+  EXPECT_EQ(fills_threads(pool(), threads + 1), threads == 1);
+  for_each_parallel(pool(), 4, [&](std::int64_t) { EXPECT_EQ(pool::threads(1000), 1); });
 }
 
 INSTANTIATE_TEST_SUITE_P(OwnThreadsAndACallers, Parallel, ::testing::Bool());

@@ -356,6 +356,14 @@ TEST(PoolDeathTest, ThreadsEndAtExitAndCallsAfterThatRunInline) {
       ::testing::ExitedWithCode(0), "");
 }
 
+TEST(Pool, TellsHowManyThreadsACallUses) {
+  EXPECT_EQ(in_child([] {
+              set_threads(3);
+              return pool::threads(100) == 3 && pool::threads(2) == 2 && pool::threads(1) == 1;
+            }),
+            0);
+}
+
 /// What a host of plug-ins does: load, call, unload. The library leaves neither threads nor its code behind.
 TEST(Pool, UnloadingTheLibraryEndsItsThreads) {
   EXPECT_EQ(in_child([] {
