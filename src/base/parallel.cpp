@@ -42,14 +42,15 @@ void run_parallel(const ParallelFor& parallel_for, std::int64_t count, void (*bo
   if (work.first) std::rethrow_exception(work.first);
 }
 
+std::int64_t threads_of(const ParallelFor& parallel_for, std::int64_t count) {
+  static const std::int64_t processors = std::max(1u, std::thread::hardware_concurrency());
+  return parallel_for.run ? processors : pool::threads(count);
+}
+
 bool fills_threads(const ParallelFor& parallel_for, std::int64_t count) {
   constexpr std::int64_t kRounds = 8;  // the last of which may be of few
-  if (parallel_for.run) {
-    static const std::int64_t processors = std::max(1u, std::thread::hardware_concurrency());
-    return count >= kRounds * processors;
-  }
-  const std::int64_t threads = pool::threads(count);
-  return count % threads == 0 || count >= kRounds * threads;
+  const std::int64_t threads = threads_of(parallel_for, count);
+  return count >= kRounds * threads || (!parallel_for.run && count % threads == 0);
 }
 
 }  // namespace octet

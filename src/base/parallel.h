@@ -13,8 +13,11 @@ namespace octet {
 void run_parallel(const ParallelFor& parallel_for, std::int64_t count, void (*body)(void*, std::int64_t),
                   void* context);
 
-/// Whether the threads of such a call are all busy to its end, or nearly, where the items are alike. How many
-/// threads a caller's parallel_for has nobody knows: no more than processors is assumed.
+/// Threads that such a call uses at most. How many a caller's parallel_for has nobody knows: no more than
+/// processors is assumed.
+std::int64_t threads_of(const ParallelFor& parallel_for, std::int64_t count);
+
+/// Whether these are all busy to its end, or nearly, where the items are alike.
 bool fills_threads(const ParallelFor& parallel_for, std::int64_t count);
 
 template <class Body>

@@ -263,11 +263,12 @@ class Heads {
   Places rows_, packed_;  // of codes as rows, and of what is packed
 };
 
-/// Whether a head's keys take so much room that those of all heads would leave the second-level cache before
-/// their queries come (Zen 5: with 1,024 keys of 128 channels calls take 2 to 4 % less head by head, of 64 as
-/// long, with 49 of 32 8 % longer).
+/// Whether one thread gains by going head by head: shorter heads take it from the quantisers' code to the
+/// kernel's and back too often (Zen 5: with 49 keys of 32 channels calls take 3 % longer, with 197 of 64 as
+/// long, with 1,024 of 64 and of 128 2 to 4 % less). Several threads always do, for they meet once in a call
+/// (two: 9 to 27 % less).
 bool is_long(const Plan& plan) {
-  constexpr std::int64_t kLeastBytes = 256 * 1024;
+  constexpr std::int64_t kLeastBytes = 16 * 1024;
   return head_code_bytes(plan) >= kLeastBytes;
 }
 
@@ -283,7 +284,8 @@ Result<bool> attend_by_head(const Plan& plan, const AttentionArgs& args) {
   const AttentionDesc& d = plan.desc;
   // Packed sequences differ: the heads of each are alike.
   const std::int64_t alike = d.heads_kv * (d.sequences > 0 ? 1 : d.batch);
-  if (shifts_lse(d) || !is_long(plan) || !fills_threads(args.parallel_for, alike)) return false;
+  if (shifts_lse(d) || !fills_threads(args.parallel_for, alike)) return false;
+  if (!is_long(plan) && threads_of(args.parallel_for, alike) == 1) return false;
   Heads heads(plan, args);
   if (!heads.begin_attending()) return false;
   for_each_parallel(args.parallel_for, heads.count(), [&](std::int64_t i) { heads.attend(i); });
