@@ -127,7 +127,7 @@ struct Counted {
   }
 };
 
-/// Heads whose keys take much room are packed and attended one after the other, in each other's places: the
+/// Heads that keep all threads busy are packed and attended one after the other, in each other's places: the
 /// bits are those of halves, of which the first packs all heads.
 TEST(Attend, HeadAfterHeadGivesTheBitsOfHalves) {
   // As many as are worth it whatever threads a caller has, but not more than fit a test.
