@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/hd.h"
 #include "lanes/native.h"
 
 namespace octet::cpu {
@@ -84,7 +85,7 @@ V joined(V a, V b) {
 /// rows_reduced() by an operation whose order does not matter. note: by shuffles within 16 bytes, then of
 /// whole ones, which take half the time of those of single lanes (Zen 5).
 template <int kRows, int kRun = 1, class V, class Op>
-V rows_reduced_in_any_order(const V* rows, const Op& op) {
+OCTET_HOST V rows_reduced_in_any_order(const V* rows, const Op& op) {
   constexpr int kLeft = (kRows + 1) / 2;
   V left[kLeft];
 #pragma GCC unroll 16
@@ -102,7 +103,7 @@ V rows_reduced_in_any_order(const V* rows, const Op& op) {
 /// number. Neighbours first: as many vectors are left after each stage as there are pairs of rows.
 /// kParts: each part of a vector is a row's of its own, and has its numbers.
 template <int kRows, int kStride = 1, int kParts = 1, class V, class Op>
-V rows_reduced(const V* rows, const Op& op) {
+OCTET_HOST V rows_reduced(const V* rows, const Op& op) {
   if constexpr (kStride == 1 && kParts == 1 && !std::is_floating_point_v<simd::Element<V>>)
     return rows_reduced_in_any_order<kRows>(rows, op);
   constexpr int kLanes = simd::kLanesOf<V>, kLeft = (kRows + 1) / 2;

@@ -186,11 +186,11 @@ template <class S, class Isa>
 void absorb_lanes(const S& scheme, RowGroup<S, Isa>& group, const Visit<S, Isa>& visit,
                   typename Isa::Lane::F32 sums) {
   using L = typename Isa::Lane;
-  const typename S::State next = scheme.absorb(group.state[0], visit.step[0], sums);
   if (visit.seen == (1u << Isa::kRows) - 1) {
-    group.state[0] = next;
+    group.state[0] = scheme.absorb(group.state[0], visit.step[0], sums);
     return;
   }
+  const typename S::State next = scheme.absorb(group.state[0], visit.step[0], sums);
   for (std::int64_t r = 0; r < visit.live; ++r)
     if (visit.seen >> r & 1) copy_lane<L>(group.state[0], next, r);
 }
