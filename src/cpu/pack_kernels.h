@@ -36,8 +36,8 @@ struct PackKernels {
   /// V in bf16: a group of every channel of two keys.
   void (*pairs)(const std::uint16_t* first, const std::uint16_t* second, std::int64_t channels,
                 std::byte* out);
-  /// sums[c] += codes[c].
-  void (*add)(const std::int8_t* codes, std::int64_t channels, std::int32_t* sums);
+  /// sums[c] += the codes of channel c of `count` keys.
+  void (*add)(const CodeRows& keys, std::int64_t count, std::int64_t channels, std::int32_t* sums);
   /// Whether any of the numbers in whole vectors is NaN or infinite.
   bool (*any_non_finite_f32)(const std::byte* numbers, std::int64_t bytes);
   bool (*any_non_finite_bf16)(const std::byte* numbers, std::int64_t bytes);

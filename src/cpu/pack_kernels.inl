@@ -24,6 +24,7 @@ struct PackIn {
   static constexpr int kPartRows = 4;
 
   static constexpr std::int64_t kVector = 4 * kLanes;  ///< bytes
+  using Numbers = simd::RegisterOf<std::int32_t, 4 * kLanes>;
 
   /// psadbw sums unsigned bytes: code + 128 here, and |code| 32 bits higher.
   using Sums = simd::RegisterOf<std::uint64_t, 4 * kLanes>;
@@ -116,8 +117,36 @@ struct PackIn {
   static void to_u8(const std::int8_t* codes, std::int64_t count, std::uint8_t* out) {
     for (std::int64_t c = 0; c < count; ++c) out[c] = static_cast<std::uint8_t>(codes[c] ^ -128);
   }
-  static void add(const std::int8_t* codes, std::int64_t channels, std::int32_t* sums) {
-    for (std::int64_t c = 0; c < channels; ++c) sums[c] += codes[c];
+
+  /// The signed codes of a vector of channels.
+  static OCTET_HOST Numbers numbers_at(const std::byte* codes) {
+    if constexpr (kLanes == 16)
+      return simd::cast<Numbers>(
+          _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes))));
+    else
+      return simd::cast<Numbers>(
+          _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes))));
+  }
+  /// add() of kCount vectors of channels, whose sums stay in registers.
+  template <int kCount>
+  static OCTET_HOST void add_columns(const CodeRows& keys, std::int64_t count, std::int32_t* sums) {
+    Numbers sum[kCount];
+    for (int i = 0; i < kCount; ++i) sum[i] = simd::load<Numbers>(sums + i * kLanes);
+    const std::byte* key = keys.data;
+    for (std::int64_t k = 0; k < count; ++k, key += keys.stride)
+      for (int i = 0; i < kCount; ++i) sum[i] += numbers_at(key + i * kLanes);
+    for (int i = 0; i < kCount; ++i) simd::store(sums + i * kLanes, sum[i]);
+  }
+  static void add(const CodeRows& keys, std::int64_t count, std::int64_t channels, std::int32_t* sums) {
+    constexpr int kBeside = 4;
+    std::int64_t c = 0;
+    const auto from = [&] { return CodeRows{keys.data + c, keys.stride}; };
+    for (; c + kBeside * kLanes <= channels; c += kBeside * kLanes)
+      add_columns<kBeside>(from(), count, sums + c);
+    for (; c + kLanes <= channels; c += kLanes) add_columns<1>(from(), count, sums + c);
+    for (; c < channels; ++c)
+      for (std::int64_t k = 0; k < count; ++k)
+        sums[c] += static_cast<std::int8_t>(keys.data[k * keys.stride + c]);
   }
 
   /// Elements of a and b in turns, from the lower (kHalf = 0) or upper half of every 16 bytes.

@@ -100,7 +100,8 @@ class PackedCall {
   void put_v_codes(const Rows& rows, std::byte* out, std::int32_t* sums) const;
   void put_v_halves(const Rows& rows, const Prepare& prepare, std::byte* out) const;
   void put_v_numbers(const Rows& rows, const Prepare& prepare, std::byte* out) const;
-  void add_to_sums(const std::int8_t* codes, std::int64_t channels, std::int64_t token,
+  /// Codes of V of `count` keys from `token` on.
+  void add_to_sums(const CodeRows& keys, std::int64_t count, std::int64_t channels, std::int64_t token,
                    std::int32_t* sums) const;
 
   const Nest& nest_;

@@ -134,19 +134,20 @@ void PackedCall::put_v_codes(const Rows& rows, std::byte* out, std::int32_t* sum
     const std::int64_t runs = first == 0 ? (rows.count - i) / kGroup : 0;
     if (const std::int8_t* codes = runs > 0 ? rows.v.s8_row(rows.from + i) : nullptr) {
       const std::int64_t stride = rows.v.token_stride(), keys = runs * kGroup;
-      kernels_.quads({reinterpret_cast<const std::byte*>(codes), stride}, dim, dim_v_, runs, at);
-      for (std::int64_t k = 0; nest_.packing.p_bias && k < keys; ++k)
-        add_to_sums(codes + k * stride, dim, to + k, sums);
+      const CodeRows lying{reinterpret_cast<const std::byte*>(codes), stride};
+      kernels_.quads(lying, dim, dim_v_, runs, at);
+      add_to_sums(lying, keys, dim, to, sums);
       i += keys;
       continue;
     }
     for (std::int64_t k = 0; k < count; ++k) {
       const std::int8_t* key = codes_of(rows.v, rows.from + i + k, room[k]);
       if (key != room[k]) std::memcpy(room[k], key, static_cast<std::size_t>(dim));
-      if (nest_.packing.p_bias) add_to_sums(room[k], dim, to + k, sums);
     }
+    const CodeRows copied{reinterpret_cast<const std::byte*>(room), kLargestDim};
+    add_to_sums(copied, count, dim, to, sums);
     if (count == kGroup) {
-      kernels_.quads({reinterpret_cast<const std::byte*>(room), kLargestDim}, dim, dim_v_, 1, at);
+      kernels_.quads(copied, dim, dim_v_, 1, at);
     } else {
       for (std::int64_t k = 0; k < count; ++k)
         for (std::int64_t c = 0; c < dim_v_; ++c)
@@ -156,11 +157,16 @@ void PackedCall::put_v_codes(const Rows& rows, std::byte* out, std::int32_t* sum
   }
 }
 
-void PackedCall::add_to_sums(const std::int8_t* codes, std::int64_t channels, std::int64_t token,
-                             std::int32_t* sums) const {
-  std::int32_t* of_block = sums + token / key_block_ * dim_v_;
-  if (token % key_block_ == 0) std::fill(of_block, of_block + dim_v_, 0);
-  kernels_.add(codes, channels, of_block);
+void PackedCall::add_to_sums(const CodeRows& keys, std::int64_t count, std::int64_t channels,
+                             std::int64_t token, std::int32_t* sums) const {
+  if (!nest_.packing.p_bias) return;
+  for (std::int64_t k = 0; k < count;) {
+    const std::int64_t within = (token + k) % key_block_, here = std::min(key_block_ - within, count - k);
+    std::int32_t* of_block = sums + (token + k) / key_block_ * dim_v_;
+    if (within == 0) std::fill(of_block, of_block + dim_v_, 0);
+    kernels_.add({keys.data + k * keys.stride, keys.stride}, here, channels, of_block);
+    k += here;
+  }
 }
 
 // Pairs of keys in the same way.
