@@ -253,8 +253,22 @@ class WideSoftmax {
 
   /// Replaces the row's scores by codes of P; returns the mass that the row sum gains.
   auto weigh_row(const ThisVisit& visit, std::int64_t r, const Step& step, const RowKeys<Isa>& keys) const {
-    using Weight = decltype(scheme_.weight(Score{}, step));
-    using Mass = decltype(scheme_.mass(Weight{}, scheme_.code(Weight{}), Key{}));
+    if constexpr (requires { S::kAsksOptions; }) {
+      const S own = scheme_;  // for compilers, which a code that is stored might change scheme_
+      decltype(weigh_keys(own, visit, r, step, keys)) sum;
+      own.with_weights([&](const auto& weights) { sum = weigh_keys(weights, visit, r, step, keys); });
+      return sum;
+    } else {
+      return weigh_keys(scheme_, visit, r, step, keys);
+    }
+  }
+
+  /// weights: the scheme, or what it calls with_weights() with.
+  template <class Weights>
+  auto weigh_keys(const Weights& weights, const ThisVisit& visit, std::int64_t r, const Step& step,
+                  const RowKeys<Isa>& keys) const {
+    using Weight = decltype(weights.weight(Score{}, step));
+    using Mass = decltype(weights.mass(Weight{}, weights.code(Weight{}), Key{}));
     const std::byte* row = memory_.score + r * memory_.score_row;
     std::byte* p = memory_.p + r * memory_.p_row;
     const std::int64_t begin = visit.block.begin;
@@ -265,10 +279,10 @@ class WideSoftmax {
     for_keys(
         keys, visit.low, visit.high,
         [&](std::int64_t at) {
-          const auto weight = scheme_.weight(load<Score>(row + 4 * at), step);
+          const auto weight = weights.weight(load<Score>(row + 4 * at), step);
           const Key of_keys = key(begin + at);
-          const auto code = code_of(weight, of_keys, v_largest);
-          sum.add(scheme_.mass(weight, code, of_keys));
+          const auto code = code_of(weights, weight, of_keys, v_largest);
+          sum.add(weights.mass(weight, code, of_keys));
           store_code<S, Isa>(p + kPBytes * at, code);
         },
         [&](std::int64_t at) {
@@ -276,10 +290,10 @@ class WideSoftmax {
           Score score = load<Score>(row + 4 * at);
           // A hidden key may score above the largest visible one, and a table has no entry for that.
           if constexpr (std::is_same_v<Score, F32>) score = mask ? score : lowest<Score>();
-          const auto weight = scheme_.weight(score, step);
+          const auto weight = weights.weight(score, step);
           const Key of_keys = key(begin + at);
-          const auto code = code_of(weight, of_keys, v_largest);
-          const Mass mass = scheme_.mass(weight, code, of_keys);
+          const auto code = code_of(weights, weight, of_keys, v_largest);
+          const Mass mass = weights.mass(weight, code, of_keys);
           sum.add(mask ? mass : Mass{});
           store_code<S, Isa>(p + kPBytes * at, mask ? code : decltype(code){});
         },
@@ -299,14 +313,14 @@ class WideSoftmax {
   }
 
   /// Codes of P of a vector of keys, which begins a whole number of vectors from the key block's begin.
-  template <class Weight>
-  auto code_of(const Weight& weight, const Key& of_keys, float v_largest) const {
+  template <class Weights, class Weight>
+  static auto code_of(const Weights& weights, const Weight& weight, const Key& of_keys, float v_largest) {
     static constexpr RoundingOffsets<kLanes> kOffsets;
     static_assert(kLanes % kPlaces == 0);
-    if constexpr (requires { scheme_.code(weight, F32{}, of_keys, v_largest); })
-      return scheme_.code(weight, L::load(kOffsets.of), of_keys, v_largest);
+    if constexpr (requires { weights.code(weight, F32{}, of_keys, v_largest); })
+      return weights.code(weight, L::load(kOffsets.of), of_keys, v_largest);
     else
-      return scheme_.code(weight);
+      return weights.code(weight);
   }
 
   /// Lanes of mass; 32-bit integers whose sum may not fit are widened.
