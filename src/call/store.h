@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "numerics/formats.h"
-#include "numerics/narrow_row.h"
 #include "octet/types.hpp"
 
 namespace octet::call {
@@ -41,14 +40,7 @@ class RowWriter {
   void value(std::int64_t channel, double v) const {
     store(args_.o, at(args_.o) + channel * args_.o.stride[3], v);
   }
-  /// A row of values. narrow: of an instruction set that the processor has.
-  void values(const float* v, std::int64_t count, NarrowRow narrow) const {
-    const bool is_half = args_.o.dtype == DType::f16 || args_.o.dtype == DType::bf16;
-    if (is_half && args_.o.stride[3] == 1)
-      return narrow(v, count, args_.o.dtype, static_cast<std::uint16_t*>(args_.o.data) + at(args_.o));
-    values(v, count);
-  }
-  /// The same, one by one where they are not f32.
+  /// A row of values, one by one where they are not f32.
   void values(const float* v, std::int64_t count) const {
     if (args_.o.dtype == DType::f32 && args_.o.stride[3] == 1) {
       std::memcpy(static_cast<float*>(args_.o.data) + at(args_.o), v,

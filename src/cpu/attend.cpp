@@ -280,16 +280,35 @@ class Call {
     if (o.dtype != DType::f32 || o.stride[3] != 1 || unit.heads != 1 ||
         problem_.desc.head_dim_v != packed_.dim_v())
       return nullptr;
-    return static_cast<float*>(o.data) + problem_.q.batch(unit.sequence) * o.stride[0] +
-           unit.head * o.stride[1] + (problem_.q.begin(unit.sequence) + unit.begin) * o.stride[2];
+    return rows_of_o<float>(unit, unit.head);
+  }
+  template <class T>
+  T* rows_of_o(const Unit& unit, std::int64_t head) const {
+    const TensorView& o = problem_.args.o;
+    return static_cast<T*>(o.data) + problem_.q.batch(unit.sequence) * o.stride[0] + head * o.stride[1] +
+           (problem_.q.begin(unit.sequence) + unit.begin) * o.stride[2];
+  }
+
+  /// Values of all rows together, where they are not there already; false: o takes them row by row.
+  bool write_values(const RowsCall& call, const Unit& unit) const {
+    const TensorView& o = problem_.args.o;
+    if (call.values && call.values == f32_rows(unit)) return true;
+    if (!call.values || o.stride[3] != 1 || (o.dtype != DType::f16 && o.dtype != DType::bf16)) return false;
+    const NarrowRows narrow = pack_kernels(nest_.packing.lanes).narrow;
+    const float* values = call.values;
+    for (std::int64_t h = unit.head; h < unit.head + unit.heads; ++h) {
+      narrow({values, call.values_row, unit.tokens(), problem_.desc.head_dim_v}, o.dtype,
+             rows_of_o<std::uint16_t>(unit, h), o.stride[2]);
+      values += unit.tokens() * call.values_row;
+    }
+    return true;
   }
 
   void write(const RowsCall& call, const Unit& unit) const {
     const std::int64_t dim_v = problem_.desc.head_dim_v, batch = problem_.q.batch(unit.sequence),
                        first = problem_.q.begin(unit.sequence);
-    const bool in_place = call.values && call.values == f32_rows(unit);
-    const NarrowRow narrow = pack_kernels(nest_.packing.lanes).narrow;
-    if (in_place && !call.lse && !problem_.args.o_scale.data) return;
+    const bool has_values = write_values(call, unit);
+    if (has_values && !call.lse && !problem_.args.o_scale.data) return;
     std::int64_t r = 0;
     for (std::int64_t h = unit.head; h < unit.head + unit.heads; ++h)
       for (std::int64_t token = unit.begin; token < unit.end; ++token, ++r) {
@@ -300,8 +319,8 @@ class Call {
         }
         if (call.codes)
           writer.codes(call.codes + r * call.dim_v, dim_v, call.scale[r]);
-        else if (!in_place)
-          writer.values(call.values + r * call.values_row, dim_v, narrow);
+        else if (!has_values)
+          writer.values(call.values + r * call.values_row, dim_v);
         writer.scale(nest_.output == Output::values ? 0 : call.scale[r]);
       }
   }

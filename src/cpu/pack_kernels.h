@@ -41,7 +41,7 @@ struct PackKernels {
   /// Whether any of the numbers in whole vectors is NaN or infinite.
   bool (*any_non_finite_f32)(const std::byte* numbers, std::int64_t bytes);
   bool (*any_non_finite_bf16)(const std::byte* numbers, std::int64_t bytes);
-  NarrowRow narrow;  ///< rows of the output
+  NarrowRows narrow;  ///< rows of the output
   WideRow widen;     ///< rows of K, V and Q
 };
 

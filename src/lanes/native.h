@@ -552,6 +552,41 @@ OCTET_HD auto from_f16([[maybe_unused]] V codes) {
 #endif
 }
 
+/// f32 lanes as codes of f16: all that f16_from_f32() of numerics/formats.h gives, but that a NaN keeps a
+/// part of its payload.
+template <class V>
+OCTET_HD auto to_f16([[maybe_unused]] V x) {
+  if constexpr (kIsPair<V>) {
+    return join(to_f16(x.lo), to_f16(x.hi));
+  } else {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(V) == 64)
+      return cast<Like<std::uint16_t, V>>(_mm512_cvtps_ph(cast<__m512>(x), _MM_FROUND_TO_NEAREST_INT));
+#endif
+#if defined(__F16C__)
+    if constexpr (sizeof(V) == 32)
+      return cast<Like<std::uint16_t, V>>(_mm256_cvtps_ph(cast<__m256>(x), _MM_FROUND_TO_NEAREST_INT));
+#endif
+  }
+}
+
+/// The upper 16 bits of each lane of a, then of b.
+template <class V, int... kAt>
+OCTET_HD auto upper_halves(V a, V b, std::integer_sequence<int, kAt...>) {
+  using Halves = RegisterOf<std::uint16_t, static_cast<int>(sizeof(V))>;
+  return __builtin_shufflevector(cast<Halves>(a), cast<Halves>(b), (2 * kAt + 1)...);
+}
+/// The upper 16 bits of each lane.
+template <class V>
+OCTET_HD auto upper_u16(V a) {
+  if constexpr (!kIsPair<V>)
+    return __builtin_convertvector(a >> 16, Like<std::uint16_t, V>);
+  else if constexpr (kIsPair<decltype(a.lo)>)
+    return join(upper_u16(a.lo), upper_u16(a.hi));
+  else
+    return upper_halves(a.lo, a.hi, std::make_integer_sequence<int, 2 * kLanesOf<decltype(a.lo)>>{});
+}
+
 /// i32 lanes clamped to [0, 65535].
 template <class V>
 OCTET_HD auto clamped_u16(V a) {

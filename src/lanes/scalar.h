@@ -77,6 +77,7 @@ struct ScalarLane {
     return static_cast<U16>(min_i32(max_i32(a, 0), 65535));
   }  // saturates
 
+  static OCTET_HD U16 upper_u16(U32 a) { return static_cast<U16>(a >> 16); }
   static OCTET_HD I32 widen_u16(U16 a) { return a; }
 
   // i32: add, sub and mul wrap mod 2^32.

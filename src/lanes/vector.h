@@ -204,6 +204,9 @@ struct VectorLane {
   static OCTET_HD U8 to_u8_i32(I32 a) { return simd::clamped_byte<std::uint8_t>(a); }
   static OCTET_HD S8 to_s8_i32(I32 a) { return simd::clamped_byte<std::int8_t>(a); }
   static OCTET_HD U16 to_u16_i32(I32 a) { return simd::clamped_u16(a); }
+  static OCTET_HD U16 upper_u16(U32 a) { return simd::upper_u16(a); }
+  /// Where there is an instruction: see simd::to_f16().
+  static OCTET_HD U16 f16_codes(F32 a) requires(simd::kConvertsF16) { return simd::to_f16(a); }
   static OCTET_HD I32 widen_u16(U16 a) { return simd::widened<std::int32_t>(a); }
 
   // i32

@@ -160,11 +160,22 @@ OCTET_HD constexpr auto f32_from_f16_code(U32 code) {
 
 OCTET_HD constexpr float f32_from_f16(std::uint16_t code) { return f32_from_f16_code(std::uint32_t{code}); }
 
-/// The 16 bits of x as bf16, of one number or a lane each.
+/// A NaN as formats hold it: quiet, with its sign.
+template <class F32>
+OCTET_HD constexpr auto plain_nan_bits(F32 x) {
+  return (bits_of(x) & kF32Sign) | kF32QuietNan;
+}
+
+/// x as bf16 in the upper 16 bits, above bits that say nothing; of one number or a lane each.
+template <class F32>
+OCTET_HD constexpr auto bf16_above(F32 x) {
+  const auto u = bits_of(x);
+  return LaneTraits<F32>::select(x != x, plain_nan_bits(x), u + 0x7fffu + ((u >> 16) & 1u));
+}
+/// The 16 bits of x as bf16, likewise.
 template <class F32>
 OCTET_HD constexpr auto bf16_code_from_f32(F32 x) {
-  const auto nan = (bits_of(x) & kF32Sign) | kF32QuietNan;
-  return LaneTraits<F32>::select(x != x, nan, bits_of(round_to_bf16(x))) >> 16;
+  return bf16_above(x) >> 16;
 }
 
 OCTET_HD constexpr std::uint16_t bf16_from_f32(float x) {

@@ -54,12 +54,12 @@ void write_codes(const TensorView& codes, std::int64_t b, std::int64_t h, std::i
       return write_s4(static_cast<std::uint8_t*>(codes.data) + offset / 2, values, channels);
     case DType::e4m3:
     case DType::e5m2:
-      return row_kernels().narrow(values, channels, codes.dtype,
-                                  static_cast<std::uint8_t*>(codes.data) + offset);
+      return row_kernels().narrow({values, 0, 1, channels}, codes.dtype,
+                                  static_cast<std::uint8_t*>(codes.data) + offset, 0);
     case DType::f16:
     case DType::bf16:
-      return row_kernels().narrow(values, channels, codes.dtype,
-                                  static_cast<std::uint16_t*>(codes.data) + offset);
+      return row_kernels().narrow({values, 0, 1, channels}, codes.dtype,
+                                  static_cast<std::uint16_t*>(codes.data) + offset, 0);
     case DType::f64:
       std::copy_n(values, channels, static_cast<double*>(codes.data) + offset);
       return;

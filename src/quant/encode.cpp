@@ -122,8 +122,13 @@ void convert(Unit& unit) {
   const TokenRange& range = rows.range();
   for_tokens(rows, 0, range.length, rows.capacity(), [&](std::int64_t first, std::int64_t count) {
     const FloatRows x = rows.look(first, count);
+    const TensorView& to = unit.codes;
+    if (to.dtype == DType::f16 || to.dtype == DType::bf16)
+      return rows.kernels().narrow({x.data, x.stride, count, x.channels}, to.dtype,
+                                   element<std::uint16_t>(to, range.b, range.h, range.begin + first),
+                                   to.stride[2]);
     for (std::int64_t r = 0; r < count; ++r)
-      write_codes(unit.codes, range.b, range.h, range.begin + first + r, x.row(r), x.channels);
+      write_codes(to, range.b, range.h, range.begin + first + r, x.row(r), x.channels);
   });
 }
 

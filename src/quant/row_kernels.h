@@ -83,7 +83,7 @@ struct RowKernels {
   void (*codes_by_channel)(const FloatRows& x, const float* rscale, std::int8_t* out,
                            std::int64_t out_stride);
   PackedCodesKernels packed;
-  NarrowRow narrow;  ///< rows of the float formats
+  NarrowRows narrow;  ///< rows of the float formats
 };
 
 /// Those of the fastest instruction set that this process may use.

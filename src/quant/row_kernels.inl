@@ -188,8 +188,10 @@ struct RowsIn {
   static void floats_from(const Rows& x, const RowSpace& out) {
     const auto* from = static_cast<const typename Source::Stored*>(x.data);
     float* to = out.data;
-    for (std::int64_t r = 0; r < x.count; ++r, from += x.stride, to += out.stride)
-      each_column(x.channels, [&](auto lane, auto vectors, std::int64_t begin) {
+    const bool is_one = x.stride == x.channels && out.stride == x.channels;  // row after row
+    const std::int64_t count = is_one ? 1 : x.count, channels = is_one ? x.count * x.channels : x.channels;
+    for (std::int64_t r = 0; r < count; ++r, from += x.stride, to += out.stride)
+      each_column(channels, [&](auto lane, auto vectors, std::int64_t begin) {
         using Lane = decltype(lane);
         for (int i = 0; i < decltype(vectors)::kVectors; ++i) {
           const std::int64_t c = begin + i * Lane::kWidth;

@@ -16,8 +16,8 @@
 namespace octet {
 namespace {
 
-std::vector<NarrowRow> every_set() {
-  std::vector<NarrowRow> sets{quant::baseline_row_kernels().narrow};
+std::vector<NarrowRows> every_set() {
+  std::vector<NarrowRows> sets{quant::baseline_row_kernels().narrow};
   if (refusal(Isa::avx2).empty()) {
     sets.push_back(quant::avx2_row_kernels().narrow);
     sets.push_back(cpu::pack_kernels_8().narrow);
@@ -71,11 +71,11 @@ std::vector<float> numbers(std::int64_t count) {
 }
 
 template <class Stored>
-void expect_narrowed(NarrowRow narrow, DType to, const std::vector<float>& x, std::int64_t from,
+void expect_narrowed(NarrowRows narrow, DType to, const std::vector<float>& x, std::int64_t from,
                      std::int64_t count) {
   constexpr Stored kGuard = 0xa5;
   std::vector<Stored> out(static_cast<std::size_t>(count + 2), kGuard);
-  narrow(x.data() + from, count, to, out.data() + 1);
+  narrow({x.data() + from, 0, 1, count}, to, out.data() + 1, 0);
   EXPECT_EQ(out.front(), kGuard);
   EXPECT_EQ(out.back(), kGuard);
   for (std::int64_t i = 0; i < count; ++i)
@@ -83,9 +83,9 @@ void expect_narrowed(NarrowRow narrow, DType to, const std::vector<float>& x, st
         << "of " << x[static_cast<std::size_t>(from + i)] << " in dtype " << static_cast<int>(to);
 }
 
-TEST(NarrowRow, EverySetWritesTheBitsOfOneNumberAtATime) {
+TEST(NarrowRows, EverySetWritesTheBitsOfOneNumberAtATime) {
   const std::vector<float> x = numbers(100000);
-  for (const NarrowRow narrow : every_set()) {
+  for (const NarrowRows narrow : every_set()) {
     for (const DType to : {DType::f16, DType::bf16}) {
       expect_narrowed<std::uint16_t>(narrow, to, x, 0, 100000);
       for (std::int64_t count = 0; count < 70; ++count)
