@@ -121,8 +121,12 @@ void convert(Unit& unit) {
   RowReader& rows = unit.rows;
   const TokenRange& range = rows.range();
   for_tokens(rows, 0, range.length, rows.capacity(), [&](std::int64_t first, std::int64_t count) {
-    const FloatRows x = rows.look(first, count);
     const TensorView& to = unit.codes;
+    if (to.dtype == DType::f32 && rows.is_plain())
+      return rows.kernels().floats(
+          rows.stored(first, count),
+          {element<float>(to, range.b, range.h, range.begin + first), to.stride[2], rows.channels()});
+    const FloatRows x = rows.look(first, count);
     if (to.dtype == DType::f16 || to.dtype == DType::bf16)
       return rows.kernels().narrow({x.data, x.stride, count, x.channels}, to.dtype,
                                    element<std::uint16_t>(to, range.b, range.h, range.begin + first),

@@ -64,6 +64,10 @@ class RowReader {
   /// them. Valid until the next read() or look().
   FloatRows look(std::int64_t first, std::int64_t count);
 
+  /// Whether the tokens are read for what they are, and what they are then.
+  bool is_plain() const { return recipe_.rotate == Rotate::off && !shift_ && !equaliser_; }
+  Rows stored(std::int64_t first, std::int64_t count) { return tokens_.at(first, count); }
+
   const TokenRange& range() const { return range_; }
   /// The same tokens as they are read: those of a tensor of floats where they became such.
   Tokens tokens() const { return {&source_.x, source_.range}; }
