@@ -25,7 +25,9 @@ std::int32_t largest_of_channels(std::int64_t channels, std::int32_t least, cons
   for (; c + kChannelsTogether <= channels; c += kChannelsTogether)
     for (std::int64_t i = 0; i < kChannelsTogether; ++i) most[i] = std::max(most[i], number(c + i));
   for (; c < channels; ++c) most[0] = std::max(most[0], number(c));
-  return *std::max_element(most, most + kChannelsTogether);
+  std::int32_t largest = most[0];
+  for (std::int64_t i = 1; i < kChannelsTogether; ++i) largest = std::max(largest, most[i]);
+  return largest;
 }
 
 }  // namespace octet::quant

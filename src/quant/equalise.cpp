@@ -101,9 +101,12 @@ void ChannelNorms::compare(std::int32_t* exponent) {
   float* const root = root_;
   const float* const amax = amax_;
   each_channel(channels_, [&](std::int64_t c) { root[c] = std::sqrt(root[c]); });
-  each_channel(channels_, [&](std::int64_t c) { exponent[c] = norm_order(root[c], amax[c]); });
-  const std::int32_t largest = largest_of_channels(
-      channels_, kNone, [&](std::int64_t c) { return amax[c] > 0 ? exponent[c] : kNone; });
+  each_channel(channels_, [&](std::int64_t c) {
+    const std::int32_t order = norm_order(root[c], amax[c]);
+    exponent[c] = amax[c] > 0 ? order : kNone;
+  });
+  const std::int32_t largest =
+      largest_of_channels(channels_, kNone, [&](std::int64_t c) { return exponent[c]; });
   each_channel(channels_,
                [&](std::int64_t c) { exponent[c] = channel_exponent(exponent[c], largest, amax[c]); });
 }
