@@ -7,10 +7,10 @@
 // and values stay in L1 or L2 meanwhile.
 //
 // Isa: Lane, kLanes, kRows, kIntegers (a Products for integer operands), kFloats (one for floats, empty where
-// there is none), kHalves (one for floats that bf16 holds), kToWords (tiles of Q K^T that end in words),
-// store_codes() and store_halves() (P in bytes and in bf16, where products take them), kHas (the schemes that
-// the set has nests of), kScoreGap (bytes between a row's scores and the next one's), begin() and end()
-// (around what a nest computes).
+// there is none), kHalves (one for floats that bf16 holds), kToWords and kToScores (tiles of Q K^T that end
+// in these, or null), store_codes() and store_halves() (P in bytes and in bf16, where products take them),
+// kHas (the schemes that the set has nests of), kScoreGap (bytes between a row's scores and the next one's),
+// begin() and end() (around what a nest computes).
 #include <cstdint>
 #include <type_traits>
 
@@ -69,6 +69,8 @@ class RowsNest {
   static constexpr bool kHasWords = kFixed || kIntegerWords;
   /// Whether the keys of a row may be cut into ranges.
   static constexpr bool kMerges = RowParts<S, Isa>::kMerges;
+  /// Whether Q K^T may end in scores.
+  static constexpr bool kScores = kScoresOf<S, Isa>;
   /// Whether products may have stages of other groups of rows beside them.
   static constexpr bool kBeside = kIntegerWords && kPv.pv_beside != nullptr;
 
@@ -326,7 +328,7 @@ class RowsNest {
   /// What the group's rows see of the block, and which form its softmax takes; false: nothing.
   bool begin(ThisVisit& visit, const OpenBlock<S>& block, std::int64_t g) {
     visit.block = block, visit.group = g, visit.form = Form::wide;
-    visit.words_made = 0, visit.compared = 0, visit.whole = false;
+    visit.words_made = 0, visit.scored = 0, visit.compared = 0, visit.whole = false;
     visit.live = call_.rows - g * kRows < kRows ? call_.rows - g * kRows : kRows;
     const KeySpan& all = call_.seen_by_all;
     if (!bias_.any() && all.first <= block.begin && block.end <= all.last) {
@@ -388,10 +390,15 @@ class RowsNest {
       if (visit.form == Form::words && !few_rows(visit) && !bias_.any())
         multiply_qk_with_largest(visit, distances);
     }
-    const std::int64_t low = visit.low + visit.words_made + visit.compared;
+    if constexpr (kScores) {
+      if (visit.whole && !few_rows(visit)) multiply_qk_to_scores(visit);
+    }
+    const std::int64_t low = visit.low + visit.words_made + visit.scored + visit.compared;
     if (low >= visit.high) return;
     std::int32_t start[kRows];
     (few_rows(visit) ? qk().qk_few : qk().qk)(qk_tile(visit, low, start), (visit.high - low) / kLanes);
+    if constexpr (requires { S::kSumsAreScores; })
+      if (visit.whole) visit.scored = (visit.last - visit.low) / kLanes * kLanes;
   }
 
   /// Words of the softmax straight from the tiles, for so many keys as whole tiles hold.
@@ -402,6 +409,16 @@ class RowsNest {
     const TileWords words = words_.tile_words(groups_[visit.group], visit, factor);
     visit.words_made =
         kLanes * Isa::kToWords(qk_tile(visit, visit.low, start), words, (visit.high - visit.low) / kLanes);
+  }
+
+  /// Scores in place of sums, for so many keys as whole tiles of keys hold.
+  void multiply_qk_to_scores(ThisVisit& visit) {
+    std::int32_t start[kRows];
+    alignas(64) float factor[kLanes];
+    L::store(factor, groups_[visit.group].row[0].octaves);
+    const TileScores scores{factor, call_.head.keys + visit.block.begin + visit.low};
+    visit.scored =
+        kLanes * Isa::kToScores(qk_tile(visit, visit.low, start), scores, (visit.last - visit.low) / kLanes);
   }
 
   /// Sums with the largest of each row beside them, for so many keys as whole tiles of keys hold that all

@@ -47,6 +47,13 @@ struct TileWords {
   std::int64_t out_row;
 };
 
+/// What the sums of a tile become where they are stored: sum * (scale * factor), in f32, each product
+/// rounded.
+struct TileScores {
+  const float* factor;  ///< [row]
+  const float* scale;   ///< [column][lane]
+};
+
 /// What the sums of a tile become instead of being stored: out = out * decay + sum * factor, in f32, the
 /// addition and the product before it with one rounding.
 struct TileFold {
@@ -146,5 +153,9 @@ using MultiplyWide = std::int64_t (*)(const Tile& tile, const TileWide& wide, co
 /// many. Of a last column that is the first of a vector of words the other half is there too: its words are
 /// those of the column after it, which no row sees, or the least. Steps of `b` lie one after the other.
 using MultiplyToWords = std::int64_t (*)(const Tile& tile, const TileWords& words, std::int64_t columns);
+
+/// Computes so many columns of the tile as scores, all of its rows, as it can do whole tiles of; returns how
+/// many. Steps of `b` lie one after the other.
+using MultiplyToScores = std::int64_t (*)(const Tile& tile, const TileScores& scores, std::int64_t columns);
 
 }  // namespace octet::cpu

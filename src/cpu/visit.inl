@@ -31,6 +31,12 @@ inline constexpr bool kIntegerInWords = requires(typename S::Row row, typename S
   S::fits_u16(row, block);
 };
 
+/// Whether tiles of Q K^T may end in a scheme's scores.
+template <class S, class Isa>
+inline constexpr bool kScoresOf = requires {
+  requires S::kScaledSums && S::kRowLanes && Isa::kToScores != nullptr;
+};
+
 /// The set's description that a scheme's nest takes.
 template <class Isa, class S>
 struct IsaOfScheme {
@@ -89,6 +95,7 @@ struct Visit {
   bool whole = false;                ///< all rows but padding see all keys of the block, without a bias
   Form form = Form::wide;
   std::int64_t words_made = 0;  ///< keys from `low` whose words came with their products
+  std::int64_t scored = 0;      ///< keys from `low`, which all rows see, whose sums are scores already
   std::int64_t compared = 0;    ///< keys from `low`, which all rows see, whose largest sums came with them
   alignas(64) std::byte largest[Isa::kRows * 4 * Isa::kLanes];  ///< those, one vector a row
   typename S::Step step[RowGroup<S, Isa>::kSets];

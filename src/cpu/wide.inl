@@ -66,14 +66,16 @@ class WideSoftmax {
     if constexpr (kRowLanes) views[0] = scheme_.view(group.row[0], visit.block.constants, Acc{});
     if constexpr (S::kUsesRowPeak) largest_sums(visit, largest);
     if constexpr (kRowsTogether<S, Isa>) visit.into.clear();
+    Score made[Isa::kRows];
+    largest_made(visit, made);
     for (std::int64_t r = 0; r < visit.live; ++r) {
       if (!(visit.seen >> r & 1)) continue;
       const RowKeys<Isa> keys = bias_.keys(r, visit.span(r));
       if constexpr (kRowLanes) {
-        peak[r] = score_row(visit, r, row_of<L>(views[0], r), keys);
+        peak[r] = score_row(visit, r, row_of<L>(views[0], r), keys, made[r]);
       } else {
         views[r] = scheme_.view(group.row_at(r), visit.block.constants, largest[r]);
-        peak[r] = score_row(visit, r, views[r], keys);
+        peak[r] = score_row(visit, r, views[r], keys, made[r]);
         visit.step[r] = scheme_.step(group.state_at(r), peak[r], views[r]);
         if constexpr (kRowsTogether<S, Isa>) visit.into.put(r, scheme_.into(visit.step[r]));
       }
@@ -221,16 +223,26 @@ class WideSoftmax {
     for_keys(keys, low, high, plain, masked, [](std::int64_t at, std::int64_t) { return at; });
   }
 
-  /// Replaces the row's sums by scores, for weights of the set's own those of hidden keys by the least;
-  /// returns the largest visible one.
+  /// The largest of the scores that came with the products, in lanes.
+  void largest_made(const ThisVisit& visit, Score (&most)[Isa::kRows]) const {
+    for (std::int64_t r = 0; r < Isa::kRows; ++r) most[r] = lowest<Score>();
+    if constexpr (kScoresOf<S, Isa> || requires { S::kSumsAreScores; }) {
+      const std::byte* scores = memory_.score + 4 * visit.low;
+      for (std::int64_t at = 0; at < visit.scored; at += kLanes)
+        for (std::int64_t r = 0; r < Isa::kRows; ++r)
+          most[r] = Larger{}(load<Score>(scores + r * memory_.score_row + 4 * at), most[r]);
+    }
+  }
+
+  /// Replaces the row's sums that are no scores yet by these, for weights of the set's own those of hidden
+  /// keys by the least; returns the largest visible one, of `most` too.
   Element1<Score> score_row(const ThisVisit& visit, std::int64_t r, const View& view,
-                            const RowKeys<Isa>& keys) const {
+                            const RowKeys<Isa>& keys, Score most) const {
     std::byte* row = memory_.score + r * memory_.score_row;
     const auto no_bias = scheme_.bias(F32{});
     const std::int64_t begin = visit.block.begin;
-    Score most = lowest<Score>();
     for_keys(
-        keys, visit.low, visit.high,
+        keys, visit.low + visit.scored, visit.high,
         [&](std::int64_t at) {
           const auto bias = keys.bias ? scheme_.bias(keys.bias_at(at)) : no_bias;
           const Score score = scheme_.score(load<Acc>(row + 4 * at), view, key(begin + at), bias);

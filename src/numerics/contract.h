@@ -80,6 +80,9 @@
 //   kRowLanes       whether rows come in lanes: below
 //   kWeightError    where it is: how far a kernel's own weights may be off, relatively; then scores are sums
 //                   times the scheme's `octaves` plus a bias, and weights powers of two of their distances
+//   kScaledSums     where it is true: without a bias, score() is a sum times the product of the key's `scale`
+//                   and the row's `octaves`, each rounded
+//   kSumsAreScores  where it is there: without a bias, score() is the sum
 //   kStart          where it is: what Q K^T starts from, so that accumulators are sums plus it
 //   kMassTerms      where mass() gives integers: so many of them add up within 32 bits (unsigned ones, if
 //                   masses are never negative)

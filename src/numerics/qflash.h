@@ -63,6 +63,7 @@ struct QFlashScheme {
   static constexpr bool kRowLanes = false;
   static constexpr int kMassTerms = 1 << 23;  ///< of at most 128 each, in size
   static constexpr bool kMassIsCode = true;
+  static constexpr bool kSumsAreScores = true;
   static constexpr bool kAsksOptions = true;
 
   /// The score of a masked and of a padding key, and the first reference: only a few octaves down where D is

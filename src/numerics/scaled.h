@@ -55,6 +55,7 @@ struct ScaledOperands {
   static constexpr Output kOutput = Output::values;
   static constexpr bool kUsesRowPeak = false;
   static constexpr bool kRowLanes = true;
+  static constexpr bool kScaledSums = !kVInP && !is_float(kQk);
 
   struct Row {
     F32 octaves;  ///< q scale * softmax_scale * log2 e

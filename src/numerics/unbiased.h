@@ -47,6 +47,7 @@ struct Unbiased : S {
 /// leaves f32's range here, and in the scheme itself only its product with the row's factor does.
 template <class S>
 struct LateScaled : S {
+  static constexpr bool kScaledSums = false;
   using F32 = typename S::F32;
   using Score = F32;
   using typename S::State;

@@ -48,6 +48,7 @@ struct IsaAmx : WithHalves<Isa512Fp16> {
       avx512::kFewRows,
       amx::multiply_bf16_and_fold};
   static constexpr MultiplyToWords kToWords = amx::multiply_s8_s8_to_words;
+  static constexpr MultiplyToScores kToScores = nullptr;
 };
 using ThisIsa = IsaAmx;
 

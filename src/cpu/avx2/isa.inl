@@ -78,6 +78,7 @@ struct Isa256 {
   }
   /// A tile of 12 sums leaves the levels no registers: sums are stored, and become words from there.
   static constexpr MultiplyToWords kToWords = nullptr;
+  static constexpr MultiplyToScores kToScores = nullptr;
   /// Two vectors of sums as words, saturated to 0...65535.
   static Words::U16 pack_words(Lane::I32 low, Lane::I32 high) {
     constexpr int kQuartersInOrder = 0xd8;

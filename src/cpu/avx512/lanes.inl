@@ -102,6 +102,7 @@ struct Isa512 {
     _mm512_storeu_si512(words, _mm512_packus_epi32(_mm512_cvtps_epi32(low), _mm512_cvtps_epi32(high)));
   }
   static constexpr MultiplyToWords kToWords = avx512::multiply_s8_u8_to_words;
+  static constexpr MultiplyToScores kToScores = avx512::multiply_s8_u8_to_scores;
   /// Two vectors of sums as words, saturated to 0...65535.
   static Words::U16 pack_words(Lane::I32 low, Lane::I32 high) {
     return reinterpret_cast<Words::U16>(

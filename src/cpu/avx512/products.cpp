@@ -53,6 +53,8 @@ struct FusedF32 {
   }
 };
 
+constexpr std::int64_t kPair = 2;  ///< columns that become words or scores together
+
 /// One column of all rows as words, and the least words beside them.
 template <bool kScaled>
 __attribute__((noinline)) void column_to_words(const Tile& t, const TileWords& w, std::int64_t column) {
@@ -75,15 +77,22 @@ __attribute__((noinline)) void column_to_words(const Tile& t, const TileWords& w
 
 void multiply_s8_u8(const Tile& t, std::int64_t columns) { all<UnsignedB>(tile_s8_u8, t, columns); }
 std::int64_t multiply_s8_u8_to_words(const Tile& t, const TileWords& words, std::int64_t columns) {
-  constexpr std::int64_t kPair = 2;
   const std::int64_t odd = columns % kPair;
   const bool apart = odd > 0 && t.rows > kTileRows;
   const std::int64_t pairs = apart ? columns / kPair : (columns + odd) / kPair;
   if (pairs == 0 || t.steps < kWovenSteps) return 0;
   const WordTiles& tiles = words.scale ? tiles_to_scaled_words : tiles_to_words;
-  (t.rows > kTileRows ? tiles.halves : tiles.six)(t, words, pairs);
+  const TileEnds ends{words.factor, words.scale, words.level, words.out, words.out_row};
+  (t.rows > kTileRows ? tiles.halves : tiles.six)(t, ends, pairs);
   if (apart) (words.scale ? column_to_words<true> : column_to_words<false>)(t, words, columns - 1);
   return columns + odd;
+}
+std::int64_t multiply_s8_u8_to_scores(const Tile& t, const TileScores& scores, std::int64_t columns) {
+  const std::int64_t pairs = columns / kPair;
+  if (pairs == 0 || t.steps < kWovenSteps) return 0;
+  const TileEnds ends{scores.factor, nullptr, scores.scale, t.out, t.out_row};
+  (t.rows > kTileRows ? tiles_to_scores.halves : tiles_to_scores.six)(t, ends, pairs);
+  return pairs * kPair;
 }
 std::int64_t multiply_u8_s8_and_fold(const Tile& t, const TileFold& fold, std::int64_t columns) {
   return all_and_fold(tile_u8_s8_and_fold, t, fold, columns);

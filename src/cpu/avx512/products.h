@@ -10,6 +10,7 @@ inline constexpr int kTileRows = 6, kRows = 2 * kTileRows, kFewRows = 4;
 
 void multiply_s8_u8(const Tile& tile, std::int64_t columns);  ///< a s8, b u8
 std::int64_t multiply_s8_u8_to_words(const Tile& tile, const TileWords& words, std::int64_t columns);
+std::int64_t multiply_s8_u8_to_scores(const Tile& tile, const TileScores& scores, std::int64_t columns);
 std::int64_t multiply_u8_s8_and_fold(const Tile& tile, const TileFold& fold, std::int64_t columns);
 std::int64_t multiply_f32_and_fold(const Tile& tile, const TileFold& fold, std::int64_t columns);
 void multiply_u8_s8(const Tile& tile, std::int64_t columns);      ///< a u8, b s8
