@@ -14,7 +14,8 @@
 namespace octet::cpu {
 namespace {
 
-/// The codes lie behind the scheme's own numbers.
+/// The codes lie behind the scheme's own numbers. The last one is 0: of all that is far, and of hidden keys,
+/// whose scores are the least.
 template <class S, class Isa>
 class TableCodes {
   using L = typename Isa::Lane;

@@ -29,6 +29,8 @@ class WideSoftmax {
     S::kWeightError;
     requires Isa::Approximate::kP == S::kP;
   };
+  /// Whether hidden keys get the least score, which weighs nothing, instead of being asked for again.
+  static constexpr bool kHidesByScores = kApproximates || TableCodes<S, Isa>::kHas;
 
  public:
   explicit WideSoftmax(const NestContext<S, Isa>& nest)
@@ -204,23 +206,16 @@ class WideSoftmax {
   }
 
   /// Calls plain(at) for the vectors of keys [low, high) that a row sees wholly, masked(at) for others; for
-  /// all of them where its bias hides any key. many(at, past): does some of those that are plain from `at` on
-  /// and returns where it has stopped.
-  template <class Plain, class Masked, class Many>
+  /// all of them where its bias hides any key.
+  template <class Plain, class Masked>
   static void for_keys(const RowKeys<Isa>& keys, std::int64_t low, std::int64_t high, const Plain& plain,
-                       const Masked& masked, const Many& many) {
+                       const Masked& masked) {
     std::int64_t full = round_up(keys.span.first, kLanes), past = keys.span.last / kLanes * kLanes;
     if (keys.hides || past <= full) full = past = high;
     std::int64_t at = low;
     for (; at < full; at += kLanes) masked(at);
-    if (at < past) at = many(at, past);
     for (; at < past; at += kLanes) plain(at);
     for (; at < high; at += kLanes) masked(at);
-  }
-  template <class Plain, class Masked>
-  static void for_keys(const RowKeys<Isa>& keys, std::int64_t low, std::int64_t high, const Plain& plain,
-                       const Masked& masked) {
-    for_keys(keys, low, high, plain, masked, [](std::int64_t at, std::int64_t) { return at; });
   }
 
   /// The largest of the scores that came with the products, in lanes.
@@ -234,8 +229,8 @@ class WideSoftmax {
     }
   }
 
-  /// Replaces the row's sums that are no scores yet by these, for weights of the set's own those of hidden
-  /// keys by the least; returns the largest visible one, of `most` too.
+  /// Replaces the row's sums that are no scores yet by these, those of hidden keys by the least where that is
+  /// what hides them; returns the largest visible one, of `most` too.
   Element1<Score> score_row(const ThisVisit& visit, std::int64_t r, const View& view,
                             const RowKeys<Isa>& keys, Score most) const {
     std::byte* row = memory_.score + r * memory_.score_row;
@@ -255,7 +250,7 @@ class WideSoftmax {
           const Score score =
               scheme_.score(load<Acc>(row + 4 * at), view, key(begin + at), scheme_.bias(bias));
           most = (mask & (score > most)) ? score : most;
-          if constexpr (kApproximates)
+          if constexpr (kHidesByScores)
             store(row + 4 * at, mask ? score : lowest<Score>());
           else
             store(row + 4 * at, score);
@@ -287,7 +282,10 @@ class WideSoftmax {
     const float v_largest = call_.head.block_v_largest[visit.block.index];
     constexpr bool kWide = __is_same(typename S::Sum, std::int64_t);
     MassSum<Mass, kWide> sum;
-    [[maybe_unused]] std::int32_t looked_up = 0;
+    if constexpr (TableCodes<S, Isa>::kHas)
+      if (table_codes_.any())
+        return static_cast<float>(table_codes_.look_up(scheme_, step, row + 4 * visit.low,
+                                                       visit.high - visit.low, p + kPBytes * visit.low));
     for_keys(
         keys, visit.low, visit.high,
         [&](std::int64_t at) {
@@ -308,20 +306,8 @@ class WideSoftmax {
           const Mass mass = weights.mass(weight, code, of_keys);
           sum.add(mask ? mass : Mass{});
           store_code<S, Isa>(p + kPBytes * at, mask ? code : decltype(code){});
-        },
-        [&](std::int64_t at, std::int64_t past) {
-          if constexpr (TableCodes<S, Isa>::kHas) {
-            if (!table_codes_.any()) return at;
-            looked_up = table_codes_.look_up(scheme_, step, row + 4 * at, past - at, p + kPBytes * at);
-            return past;
-          } else {
-            return at;
-          }
         });
-    if constexpr (TableCodes<S, Isa>::kHas)
-      return sum.total() + static_cast<float>(looked_up);  // integers, exact in any order
-    else
-      return sum.total();
+    return sum.total();
   }
 
   /// Codes of P of a vector of keys, which begins a whole number of vectors from the key block's begin.

@@ -19,11 +19,13 @@ struct Int8FullScheme : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Oper
       typename Base::State, typename Base::Step, typename Base::Sum, typename Base::View;
 
   static constexpr bool kAddsAsTheyAre = true;  ///< as in numerics/plain.h
+  static constexpr bool kPlainFold = true;      ///< as in numerics/folded_u8.h, and only()
   SchemeOptions::RowSum row_sum;                ///< the code's form or the paper's
 
   static OCTET_HD Int8FullScheme prepare(const Prepare& p) {
     return {{p.softmax_scale * kLog2E}, p.options.row_sum};
   }
+  OCTET_HD F32 only(I32 pv, const State&) const { return L::to_f32(pv); }
   OCTET_HD Step step(const State& state, Score peak, const View&) const {
     Step step = Online<L>::against_running_maximum(state, peak);
     step.origin = weight_origin<L>(step.origin, kInt8FullUnitOctaves);

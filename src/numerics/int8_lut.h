@@ -18,6 +18,7 @@ struct Int8LutScheme : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Opera
   using typename Base::F32, typename Base::I32, typename Base::Key, typename Base::Row, typename Base::Score,
       typename Base::State, typename Base::Step, typename Base::Sum, typename Base::View;
   using Table = SchemeOptions::Table;
+  static constexpr bool kPlainFold = true;  ///< as in numerics/folded_u8.h, and only()
 
   Table kind;
   std::int32_t bits;   ///< log2 of the table's segments
@@ -48,6 +49,7 @@ struct Int8LutScheme : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Opera
   static OCTET_HD Int8LutScheme prepare(const Prepare& p) {
     return {{p.softmax_scale * kLog2E}, p.options.table, p.options.table_bits, p.table};
   }
+  OCTET_HD F32 only(I32 pv, const State&) const { return L::to_f32(pv); }
   /// Rescaling has the accurate exponential: once a row and key block, not once a score.
   OCTET_HD Step step(const State& state, Score peak, const View&) const {
     return Online<L>::against_running_maximum(state, peak);
