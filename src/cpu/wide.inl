@@ -63,29 +63,34 @@ class WideSoftmax {
   /// Sums to scores, and what the weights of each row are counted from.
   void score(const Group& group, ThisVisit& visit) const {
     View views[Group::kSets];
-    alignas(64) Element1<Score> peak[kLanes] = {};
     [[maybe_unused]] Element1<Acc> largest[kLanes] = {};
     if constexpr (kRowLanes) views[0] = scheme_.view(group.row[0], visit.block.constants, Acc{});
     if constexpr (S::kUsesRowPeak) largest_sums(visit, largest);
     if constexpr (kRowsTogether<S, Isa>) visit.into.clear();
-    Score made[Isa::kRows];
-    largest_made(visit, made);
-    for (std::int64_t r = 0; r < visit.live; ++r) {
+    Score most[Isa::kRows];
+    largest_made(visit, most);
+    if constexpr (!kRowLanes)
+      for (std::int64_t r = 0; r < visit.live; ++r)
+        if (visit.seen >> r & 1) views[r] = scheme_.view(group.row_at(r), visit.block.constants, largest[r]);
+    for (std::int64_t r = 0; r < visit.live && visit.low + visit.scored < visit.high; ++r) {
       if (!(visit.seen >> r & 1)) continue;
       const RowKeys<Isa> keys = bias_.keys(r, visit.span(r));
-      if constexpr (kRowLanes) {
-        peak[r] = score_row(visit, r, row_of<L>(views[0], r), keys, made[r]);
-      } else {
-        views[r] = scheme_.view(group.row_at(r), visit.block.constants, largest[r]);
-        peak[r] = score_row(visit, r, views[r], keys, made[r]);
+      if constexpr (kRowLanes)
+        score_row(visit, r, row_of<L>(views[0], r), keys, most[r]);
+      else
+        score_row(visit, r, views[r], keys, most[r]);
+    }
+    const Score peaks = rows_reduced_in_any_order<Isa::kRows>(most, Larger{});
+    if constexpr (kRowLanes) {
+      visit.step[0] = scheme_.step(group.state[0], peaks, views[0]);
+    } else {
+      alignas(64) Element1<Score> peak[kLanes];
+      __builtin_memcpy(peak, &peaks, sizeof peak);
+      for (std::int64_t r = 0; r < visit.live; ++r) {
+        if (!(visit.seen >> r & 1)) continue;
         visit.step[r] = scheme_.step(group.state_at(r), peak[r], views[r]);
         if constexpr (kRowsTogether<S, Isa>) visit.into.put(r, scheme_.into(visit.step[r]));
       }
-    }
-    if constexpr (kRowLanes) {
-      Score lanes;
-      __builtin_memcpy(&lanes, peak, sizeof lanes);
-      visit.step[0] = scheme_.step(group.state[0], lanes, views[0]);
     }
   }
 
@@ -218,24 +223,33 @@ class WideSoftmax {
     for (; at < high; at += kLanes) masked(at);
   }
 
-  /// The largest of the scores that came with the products, in lanes.
+  /// The largest of the scores that came with the products, in lanes; the least of rows that have none, 0 of
+  /// those that see no key.
   void largest_made(const ThisVisit& visit, Score (&most)[Isa::kRows]) const {
-    for (std::int64_t r = 0; r < Isa::kRows; ++r) most[r] = lowest<Score>();
+    for (std::int64_t r = 0; r < Isa::kRows; ++r) most[r] = visit.seen >> r & 1 ? lowest<Score>() : Score{};
     if constexpr (kScoresOf<S, Isa> || requires { S::kSumsAreScores; }) {
+      if (visit.scored == 0) return;
       const std::byte* scores = memory_.score + 4 * visit.low;
-      for (std::int64_t at = 0; at < visit.scored; at += kLanes)
+      Score found[Isa::kRows];
+#pragma GCC unroll 16
+      for (std::int64_t r = 0; r < Isa::kRows; ++r) found[r] = load<Score>(scores + r * memory_.score_row);
+      for (std::int64_t at = kLanes; at < visit.scored; at += kLanes)
+#pragma GCC unroll 16
         for (std::int64_t r = 0; r < Isa::kRows; ++r)
-          most[r] = Larger{}(load<Score>(scores + r * memory_.score_row + 4 * at), most[r]);
+          found[r] = Larger{}(found[r], load<Score>(scores + r * memory_.score_row + 4 * at));
+#pragma GCC unroll 16
+      for (std::int64_t r = 0; r < Isa::kRows; ++r) most[r] = found[r];
     }
   }
 
   /// Replaces the row's sums that are no scores yet by these, those of hidden keys by the least where that is
-  /// what hides them; returns the largest visible one, of `most` too.
-  Element1<Score> score_row(const ThisVisit& visit, std::int64_t r, const View& view,
-                            const RowKeys<Isa>& keys, Score most) const {
+  /// what hides them; the largest visible one of each lane and what is there go to `largest`.
+  void score_row(const ThisVisit& visit, std::int64_t r, const View& view, const RowKeys<Isa>& keys,
+                 Score& largest) const {
     std::byte* row = memory_.score + r * memory_.score_row;
     const auto no_bias = scheme_.bias(F32{});
     const std::int64_t begin = visit.block.begin;
+    Score most = largest;
     for_keys(
         keys, visit.low + visit.scored, visit.high,
         [&](std::int64_t at) {
@@ -255,7 +269,7 @@ class WideSoftmax {
           else
             store(row + 4 * at, score);
         });
-    return reduced(most, Larger{});
+    largest = most;
   }
 
   /// Replaces the row's scores by codes of P; returns the mass that the row sum gains.
