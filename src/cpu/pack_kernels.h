@@ -42,7 +42,7 @@ struct PackKernels {
   bool (*any_non_finite_f32)(const std::byte* numbers, std::int64_t bytes);
   bool (*any_non_finite_bf16)(const std::byte* numbers, std::int64_t bytes);
   NarrowRows narrow;  ///< rows of the output
-  WideRow widen;     ///< rows of K, V and Q
+  WideRow widen;      ///< rows of K, V and Q
 };
 
 /// lanes: 8 or 16, those of a nest that the CPU can run.

@@ -140,7 +140,8 @@ struct Verbs {
   }
 
   void halves() {
-    unary<std::uint16_t, std::uint32_t>("upper_u16", [](auto l, auto a) { return decltype(l)::upper_u16(a); });
+    unary<std::uint16_t, std::uint32_t>("upper_u16",
+                                        [](auto l, auto a) { return decltype(l)::upper_u16(a); });
     both<std::uint16_t, std::uint16_t, std::uint16_t>(
         "adds_u16", [](auto l, auto a, auto b) { return decltype(l)::adds_u16(a, b); });
     both<std::uint16_t, std::uint16_t, std::uint16_t>(
