@@ -99,6 +99,30 @@ TEST(NarrowRows, EverySetWritesTheBitsOfOneNumberAtATime) {
   }
 }
 
+// Rows apart from each other, on either side, and what lies between them stays as it is.
+TEST(NarrowRows, RowsKeepTheirDistances) {
+  constexpr std::int64_t kRows = 5;
+  constexpr std::uint16_t kGuard = 0xa5a5;
+  const std::vector<float> x = numbers(4096);
+  for (const NarrowRows narrow : every_set())
+    for (const DType to : {DType::f16, DType::bf16})
+      for (const std::int64_t channels : {1, 16, 31, 32, 64, 100})
+        for (const std::int64_t gap : {0, 3})
+          for (const std::int64_t out_gap : {0, 7}) {
+            const std::int64_t stride = channels + gap, out_stride = channels + out_gap;
+            std::vector<std::uint16_t> out(static_cast<std::size_t>(kRows * out_stride), kGuard);
+            narrow({x.data(), stride, kRows, channels}, to, out.data(), out_stride);
+            for (std::int64_t r = 0; r < kRows; ++r)
+              for (std::int64_t c = 0; c < out_stride; ++c) {
+                const std::uint32_t want =
+                    c < channels ? one(to, x[static_cast<std::size_t>(r * stride + c)]) : kGuard;
+                ASSERT_EQ(out[static_cast<std::size_t>(r * out_stride + c)], want)
+                    << "row " << r << ", channel " << c << " of " << channels << ", dtype "
+                    << static_cast<int>(to);
+              }
+          }
+}
+
 // Every code, at every place of a vector and behind the last one, as formats.h has it one at a time.
 TEST(WideRow, EverySetReadsTheNumbersOfOneCodeAtATime) {
   std::vector<WideRow> sets;

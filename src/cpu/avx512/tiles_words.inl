@@ -38,9 +38,9 @@ struct TileEnds {
 // On to the next two columns.
 #define OCTET_NEXT_PAIR "add %[b_next], %[b]\n\tsub %[a_back], %[a]\n\tsub %[a_back], %[a3]\n\t"
 // One row of a step: its group in every lane, times two columns.
-#define OCTET_PAIR_ROW(ADDRESS, S0, S1)              \
-  "vpbroadcastd " ADDRESS ", %%zmm28\n\t"            \
-  "vpdpbusd %%zmm28, %%zmm24, %%zmm" S0 "\n\t"       \
+#define OCTET_PAIR_ROW(ADDRESS, S0, S1)        \
+  "vpbroadcastd " ADDRESS ", %%zmm28\n\t"      \
+  "vpdpbusd %%zmm28, %%zmm24, %%zmm" S0 "\n\t" \
   "vpdpbusd %%zmm28, %%zmm25, %%zmm" S1 "\n\t"
 // Step AT of those whose groups lie at the pointers, of the sums S0...S11, row by row; W0...W5 go between its
 // rows.
@@ -57,8 +57,8 @@ struct TileEnds {
 // Row ROW's two vectors of sums of the other set become what KIND says, in four parts behind OCTET_CONVERT.
 // What goes with the keys of the two columns is in zmm26 and zmm27: levels of words, scales of scores.
 #define OCTET_CONVERT(S0, S1) "vcvtdq2ps %%zmm" S0 ", %%zmm" S0 "\n\tvcvtdq2ps %%zmm" S1 ", %%zmm" S1 "\n\t"
-#define OCTET_WOVEN_STEP(KIND, AT, ROW, E0, E1, ...)                                              \
-  OCTET_PAIR_STEP(AT, __VA_ARGS__, OCTET_CONVERT(E0, E1), KIND##_1(ROW, E0, E1),                  \
+#define OCTET_WOVEN_STEP(KIND, AT, ROW, E0, E1, ...)                             \
+  OCTET_PAIR_STEP(AT, __VA_ARGS__, OCTET_CONVERT(E0, E1), KIND##_1(ROW, E0, E1), \
                   KIND##_2(ROW, E0, E1), KIND##_3(E0, E1), KIND##_4(E0, E1), "")
 #define OCTET_ROW_END(KIND, ROW, E0, E1) \
   OCTET_CONVERT(E0, E1) KIND##_1(ROW, E0, E1) KIND##_2(ROW, E0, E1) KIND##_3(E0, E1) KIND##_4(E0, E1)
@@ -70,7 +70,7 @@ struct TileEnds {
 #define OCTET_TO_WORDS_1(ROW, S0, S1)
 #define OCTET_TO_WORDS_2(ROW, S0, S1) OCTET_LEVEL(ROW, "26", S0) OCTET_LEVEL(ROW, "27", S1)
 #define OCTET_TO_WORDS_3(S0, S1) "vcvtps2dq %%zmm" S0 ", %%zmm" S0 "\n\tvcvtps2dq %%zmm" S1 ", %%zmm" S1 "\n\t"
-#define OCTET_TO_WORDS_4(S0, S1)                                             \
+#define OCTET_TO_WORDS_4(S0, S1)                                          \
   "vpackusdw %%zmm" S1 ", %%zmm" S0 ", %%zmm" S0 "\n\tvmovdqu64 %%zmm" S0 \
   ", (%[out])\n\t" OCTET_NEXT_ROW
 #define OCTET_TO_WORDS_NEXT ""
@@ -86,8 +86,8 @@ struct TileEnds {
 #define OCTET_TO_SCALED_WORDS_BYTES 64
 
 // sum * (scale * factor).
-#define OCTET_SCORE(ROW, SCALE, SUM)                                               \
-  "vmulps 4*" ROW "(%[factor])%{1to16%}, %%zmm" SCALE ", %%zmm28\n\t"              \
+#define OCTET_SCORE(ROW, SCALE, SUM)                                  \
+  "vmulps 4*" ROW "(%[factor])%{1to16%}, %%zmm" SCALE ", %%zmm28\n\t" \
   "vmulps %%zmm28, %%zmm" SUM ", %%zmm" SUM "\n\t"
 #define OCTET_TO_SCORES_1(ROW, S0, S1) OCTET_SCORE(ROW, "26", S0)
 #define OCTET_TO_SCORES_2(ROW, S0, S1) OCTET_SCORE(ROW, "27", S1)
@@ -119,8 +119,8 @@ struct TileEnds {
 #define OCTET_ALONE_OF(LABEL, ...) OCTET_PLAIN_STEPS(LABEL, "%[all]", __VA_ARGS__)
 #define OCTET_REST_OF(LABEL, ...) OCTET_PLAIN_STEPS(LABEL, "%[rest]", __VA_ARGS__)
 #define OCTET_LAST_6(KIND, R0, R1, R2, R3, R4, R5, E0, E1, E2, E3, E4, E5, E6, E7, E8, E9, E10, E11) \
-  OCTET_LEVELS OCTET_ROW_END(KIND, R0, E0, E1) OCTET_ROW_END(KIND, R1, E2, E3)            \
-      OCTET_ROW_END(KIND, R2, E4, E5) OCTET_ROW_END(KIND, R3, E6, E7)                     \
+  OCTET_LEVELS OCTET_ROW_END(KIND, R0, E0, E1) OCTET_ROW_END(KIND, R1, E2, E3)                       \
+      OCTET_ROW_END(KIND, R2, E4, E5) OCTET_ROW_END(KIND, R3, E6, E7)                                \
           OCTET_ROW_END(KIND, R4, E8, E9) OCTET_ROW_END(KIND, R5, E10, E11)
 #define OCTET_LAST(...) OCTET_LAST_6(__VA_ARGS__)
 
@@ -131,57 +131,57 @@ struct TileEnds {
       [b_next] "m"(b_next), [out_back] "m"(out_back)
 
 // `pairs` times two columns of six rows: columns by turns.
-#define OCTET_SIX_TO_WORDS(NAME, KIND)                                            \
+#define OCTET_SIX_TO_WORDS(NAME, KIND)                                                        \
   __attribute__((noinline)) void NAME(const Tile& t, const TileEnds& w, std::int64_t pairs) { \
-    const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row, *b = t.b;                               \
-    std::byte* out = w.out;                                                                    \
-    const float *level = w.level, *scale = w.scale;                                            \
-    const std::int64_t a_back = 4 * t.steps, b_next = 2 * t.b_column - t.steps * kVector,      \
-                       out_back = kTileRows * w.out_row - KIND##_BYTES, all = t.steps / 2,          \
-                       rest = (t.steps - kWovenSteps) / 2, odd = t.steps % 2;                  \
-    std::int64_t from;                                                                         \
-    asm volatile(                                                                              \
-        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)                                         \
-        OCTET_ALONE_OF("0", OCTET_SET_A)                                                       \
-        OCTET_NEXT_PAIR                                                                        \
-        "jmp 7f\n"                                                                             \
-        "6:\n\t"                                                                               \
-        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)                                         \
+    const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row, *b = t.b;                              \
+    std::byte* out = w.out;                                                                   \
+    const float *level = w.level, *scale = w.scale;                                           \
+    const std::int64_t a_back = 4 * t.steps, b_next = 2 * t.b_column - t.steps * kVector,     \
+                       out_back = kTileRows * w.out_row - KIND##_BYTES, all = t.steps / 2,    \
+                       rest = (t.steps - kWovenSteps) / 2, odd = t.steps % 2;                 \
+    std::int64_t from;                                                                        \
+    asm volatile(                                                                             \
+        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)                                        \
+        OCTET_ALONE_OF("0", OCTET_SET_A)                                                      \
+        OCTET_NEXT_PAIR                                                                       \
+        "jmp 7f\n"                                                                            \
+        "6:\n\t"                                                                              \
+        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)                                        \
         OCTET_WOVEN(KIND, OCTET_FIRST_ROWS, OCTET_SET_B, OCTET_SET_A)                         \
-        OCTET_REST_OF("3", OCTET_SET_A)                                                        \
-        OCTET_NEXT_PAIR                                                                        \
-        OCTET_NEXT_WORDS(KIND)                                                           \
-        "7:\n\t"                                                                               \
-        "decq %[pairs]\n\t"                                                                    \
-        "jz 8f\n\t"                                                                            \
-        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_B)                                         \
+        OCTET_REST_OF("3", OCTET_SET_A)                                                       \
+        OCTET_NEXT_PAIR                                                                       \
+        OCTET_NEXT_WORDS(KIND)                                                                \
+        "7:\n\t"                                                                              \
+        "decq %[pairs]\n\t"                                                                   \
+        "jz 8f\n\t"                                                                           \
+        OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_B)                                        \
         OCTET_WOVEN(KIND, OCTET_FIRST_ROWS, OCTET_SET_A, OCTET_SET_B)                         \
-        OCTET_REST_OF("4", OCTET_SET_B)                                                        \
-        OCTET_NEXT_PAIR                                                                        \
-        OCTET_NEXT_WORDS(KIND)                                                           \
-        "decq %[pairs]\n\t"                                                                    \
-        "jnz 6b\n\t"                                                                           \
+        OCTET_REST_OF("4", OCTET_SET_B)                                                       \
+        OCTET_NEXT_PAIR                                                                       \
+        OCTET_NEXT_WORDS(KIND)                                                                \
+        "decq %[pairs]\n\t"                                                                   \
+        "jnz 6b\n\t"                                                                          \
         OCTET_LAST(KIND, OCTET_FIRST_ROWS, OCTET_SET_B)                                       \
-        "jmp 9f\n"                                                                             \
-        "8:\n\t"                                                                               \
+        "jmp 9f\n"                                                                            \
+        "8:\n\t"                                                                              \
         OCTET_LAST(KIND, OCTET_FIRST_ROWS, OCTET_SET_A)                                       \
-        "9:\n\t"                                                                               \
-        : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [out] "+r"(out), [level] "+r"(level),       \
-          [scale] "+r"(scale), [from] "=&r"(from), [pairs] "+m"(pairs)                         \
-        : OCTET_WORD_OPERANDS                                                                  \
-        : OCTET_VECTORS);                                                                      \
+        "9:\n\t"                                                                              \
+        : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [out] "+r"(out), [level] "+r"(level),      \
+          [scale] "+r"(scale), [from] "=&r"(from), [pairs] "+m"(pairs)                        \
+        : OCTET_WORD_OPERANDS                                                                 \
+        : OCTET_VECTORS);                                                                     \
   }
 
 // The same of 12 rows: the halves by turns. The words of the other half of a pair come beside the first half's
 // steps of the next one.
-#define OCTET_HALVES_TO_WORDS(NAME, KIND)                                                        \
-  __attribute__((noinline)) void NAME(const Tile& t, const TileEnds& w, std::int64_t pairs) {                \
+#define OCTET_HALVES_TO_WORDS(NAME, KIND)                                                                     \
+  __attribute__((noinline)) void NAME(const Tile& t, const TileEnds& w, std::int64_t pairs) {                 \
     const std::byte *a = t.a, *a3 = t.a + 3 * t.a_row, *b = t.b;                                              \
     std::byte* out = w.out;                                                                                   \
     const float *level = w.level, *scale = w.scale;                                                           \
     const std::int64_t half = kTileRows * t.a_row, a_other = half - 4 * t.steps, a_back = half + 4 * t.steps, \
                        b_back = t.steps * kVector, b_next = 2 * t.b_column - b_back,                          \
-                       out_back = kRows * w.out_row - KIND##_BYTES, all = t.steps / 2,                             \
+                       out_back = kRows * w.out_row - KIND##_BYTES, all = t.steps / 2,                        \
                        rest = (t.steps - kWovenSteps) / 2, odd = t.steps % 2;                                 \
     std::int64_t from;                                                                                        \
     asm volatile(                                                                                             \
@@ -191,18 +191,18 @@ struct TileEnds {
         "jmp 7f\n"                                                                                            \
         "6:\n\t"                                                                                              \
         OCTET_START_SET(OCTET_FIRST_ROWS, OCTET_SET_A)                                                        \
-        OCTET_WOVEN(KIND, OCTET_OTHER_ROWS, OCTET_SET_B, OCTET_SET_A)                                        \
+        OCTET_WOVEN(KIND, OCTET_OTHER_ROWS, OCTET_SET_B, OCTET_SET_A)                                         \
         OCTET_REST_OF("3", OCTET_SET_A)                                                                       \
         OCTET_OTHER_HALF                                                                                      \
-        OCTET_NEXT_WORDS(KIND)                                                                          \
+        OCTET_NEXT_WORDS(KIND)                                                                                \
         "7:\n\t"                                                                                              \
         OCTET_START_SET(OCTET_OTHER_ROWS, OCTET_SET_B)                                                        \
-        OCTET_WOVEN(KIND, OCTET_FIRST_ROWS, OCTET_SET_A, OCTET_SET_B)                                        \
+        OCTET_WOVEN(KIND, OCTET_FIRST_ROWS, OCTET_SET_A, OCTET_SET_B)                                         \
         OCTET_REST_OF("4", OCTET_SET_B)                                                                       \
         OCTET_NEXT_PAIR                                                                                       \
         "decq %[pairs]\n\t"                                                                                   \
         "jnz 6b\n\t"                                                                                          \
-        OCTET_LAST(KIND, OCTET_OTHER_ROWS, OCTET_SET_B)                                                      \
+        OCTET_LAST(KIND, OCTET_OTHER_ROWS, OCTET_SET_B)                                                       \
         : [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [out] "+r"(out), [level] "+r"(level),                      \
           [scale] "+r"(scale), [from] "=&r"(from), [pairs] "+m"(pairs)                                        \
         : OCTET_WORD_OPERANDS, [a_other] "m"(a_other), [b_back] "m"(b_back)                                   \
