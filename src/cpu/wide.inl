@@ -274,7 +274,7 @@ class WideSoftmax {
 
   /// Replaces the row's scores by codes of P; returns the mass that the row sum gains.
   auto weigh_row(const ThisVisit& visit, std::int64_t r, const Step& step, const RowKeys<Isa>& keys) const {
-    if constexpr (requires { S::kAsksOptions; }) {
+    if constexpr (requires(const S& s) { s.with_weights([](const auto&) {}); }) {
       const S own = scheme_;  // for compilers, which a code that is stored might change scheme_
       decltype(weigh_keys(own, visit, r, step, keys)) sum;
       own.with_weights([&](const auto& weights) { sum = weigh_keys(weights, visit, r, step, keys); });

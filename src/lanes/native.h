@@ -217,6 +217,26 @@ struct Lookup16 {
   }
 };
 
+/// table[index[lane]] of 64 entries, all of which are read, likewise.
+struct Lookup64 {
+  const float* table;
+
+  template <class V>
+  OCTET_HD auto operator()(V index) const {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(V) == 64) {
+      const __m512i at = cast<__m512i>(index);
+      const auto of_32 = [&](const float* from) {
+        return _mm512_permutex2var_ps(_mm512_loadu_ps(from), at, _mm512_loadu_ps(from + 16));
+      };
+      const __mmask16 upper = _mm512_test_epi32_mask(at, _mm512_set1_epi32(32));
+      return cast<Like<float, V>>(_mm512_mask_blend_ps(upper, of_32(table), of_32(table + 32)));
+    }
+#endif
+    return Gather{table}(index);
+  }
+};
+
 // --- i32 and u32
 
 /// Bits of another type of the same width.

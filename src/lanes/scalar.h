@@ -133,6 +133,8 @@ struct ScalarLane {
 
   // Table lookup: table[index], no bounds check.
   static OCTET_HD F32 gather(const float* table, I32 index) { return table[index]; }
+  /// table[index], 0 <= index < 64, where there are 64 entries.
+  static OCTET_HD F32 lookup64(const float* table, I32 index) { return table[index]; }
   /// table[index], 0 <= index < 16.
   static OCTET_HD I32 lookup16(const std::int32_t* table, I32 index) { return table[index]; }
 

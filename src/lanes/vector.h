@@ -336,6 +336,9 @@ struct VectorLane {
   static OCTET_HD F32 gather(const float* table, I32 index) {
     return simd::apply(simd::Gather{table}, index);
   }
+  static OCTET_HD F32 lookup64(const float* table, I32 index) {
+    return simd::apply(simd::Lookup64{table}, index);
+  }
   static OCTET_HD I32 lookup16(const std::int32_t* table, I32 index) {
     return simd::apply(simd::Lookup16{table}, index);
   }

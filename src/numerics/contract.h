@@ -91,7 +91,8 @@
 //   kMassIsCode     where it is there: mass() is the code
 //   kAsksOptions    where it is there: weight() or mass() asks the options, and with_weights(body) calls
 //                   body(what has weight(), code() and mass()), which ask nothing. Where fold() does too,
-//                   with_fold(step, body) calls body(fold(out, sum) of that step)
+//                   with_fold(step, body) calls body(fold(out, sum) of that step). A scheme without it may
+//                   have with_weights() for kernels whose loops are worth compiling once for each option
 //   kLongRows       where it is true: what a row takes from a key block is long, and a kernel whose lanes
 //                   share rows has it made once: passed() of View, Step, NearView and Ending is what scores,
 //                   weights and codes need of them. near_view() and near_score() are the shorter view() and

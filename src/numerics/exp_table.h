@@ -20,10 +20,18 @@ inline constexpr float kTableReach = 8.0f;  ///< nats; e^-8 = 3.4e-4
 inline constexpr float kCodeTableReach =
     9.0f;  ///< octaves: 255 * 2^-9 = 0.498 is the first whole octave that rounds to 0
 
-/// Entries that the caller provides for tables of 2^bits segments, 1 <= bits <= 16.
+/// Nodes of 2^bits segments, 1 <= bits <= 16.
+OCTET_HOST constexpr std::int64_t table_nodes(int bits) { return (std::int64_t{1} << bits) + 1; }
+/// Up to so many segments have their nodes looked up in registers (Lane::lookup64).
+inline constexpr int kFewBits = 6;
+
+/// Entries that the caller provides for tables of 2^bits segments: what lies behind the nodes of few segments
+/// is read with them.
 OCTET_HOST constexpr std::int64_t direct_table_entries(int bits) { return std::int64_t{1} << bits; }
-OCTET_HOST constexpr std::int64_t linear_table_entries(int bits) { return (std::int64_t{1} << bits) + 1; }
-OCTET_HOST constexpr std::int64_t range_table_entries(int bits) { return (std::int64_t{1} << bits) + 1; }
+OCTET_HOST constexpr std::int64_t linear_table_entries(int bits) {
+  return table_nodes(bits > kFewBits ? bits : kFewBits);
+}
+OCTET_HOST constexpr std::int64_t range_table_entries(int bits) { return linear_table_entries(bits); }
 
 /// One segment of the quadratic table: e^-(k h + s h) ~ c0 + s (c1 + s c2), 0 <= s < 1.
 struct QuadraticSegment {
@@ -60,11 +68,11 @@ OCTET_HD typename L::F32 direct_table_exp(const float* table, int bits, typename
 /// in 0). RMSE 3.6e-4 for 6 bits (largest error 1.8e-3);
 /// 2.5e-5 for 8 bits, where the largest error is the ramp's, 3.4e-4.
 OCTET_HOST void build_linear_table(float* table, int bits) {
-  const std::int64_t last = linear_table_entries(bits) - 1;
+  const std::int64_t last = table_nodes(bits) - 1;
   const double h = std::ldexp(static_cast<double>(kTableReach), -bits);
   for (std::int64_t k = 0; k < last; ++k)
     table[k] = static_cast<float>(std::exp(-h * static_cast<double>(k)));
-  table[last] = 0.0f;
+  for (std::int64_t k = last; k < linear_table_entries(bits); ++k) table[k] = 0.0f;
 }
 
 /// The point between nodes index and index + 1; the last segment's end belongs to it, so index + 1 is always
@@ -74,8 +82,11 @@ OCTET_HD typename L::F32 interpolate(const float* table, int bits, typename L::F
   const std::int32_t last = (std::int32_t{1} << bits) - 1;
   const auto index = L::min_i32(L::truncate_i32(position), last);
   const auto s = position - L::to_f32(index);
-  const auto node = L::gather(table, index);
-  return node + s * (L::gather(table + 1, index) - node);
+  const auto at = [&](const float* nodes) {
+    return bits <= kFewBits ? L::lookup64(nodes, index) : L::gather(nodes, index);
+  };
+  const auto node = at(table);
+  return node + s * (at(table + 1) - node);
 }
 
 template <class L>
@@ -117,9 +128,9 @@ OCTET_HD constexpr float quadratic_table_exp(const QuadraticSegment* table, int 
 /// Range-reduced: e^-delta = 2^-n 2^-f with n + f = delta log2(e), the fraction's part from a linear table on
 /// [0, 1]. No end: beyond n = 126 the result is 0. RMSE 1.7e-4, 4.3e-5, 1.1e-5, 2.7e-6 for 3, 4, 5, 6 bits.
 OCTET_HOST void build_range_table(float* table, int bits) {
-  for (std::int64_t k = 0; k < range_table_entries(bits); ++k) {
+  for (std::int64_t k = 0; k < table_nodes(bits); ++k)
     table[k] = static_cast<float>(std::exp2(-std::ldexp(static_cast<double>(k), -bits)));
-  }
+  for (std::int64_t k = table_nodes(bits); k < range_table_entries(bits); ++k) table[k] = 0.0f;
 }
 
 /// `octaves` >= 0 is delta log2(e): the form for schemes whose scores are in base 2 already.

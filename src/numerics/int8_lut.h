@@ -55,6 +55,18 @@ struct Int8LutScheme : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Opera
     return Online<L>::against_running_maximum(state, peak);
   }
   OCTET_HD F32 weight(Score score, const Step& step) const { return kLutUnit * look_up(step.origin - score); }
+  /// body(a scheme whose weight() knows its table): for loops that would ask of each key which it is.
+  template <class Body>
+  OCTET_HD void with_weights(const Body& body) const {
+    switch (kind) {
+      case Table::direct:
+        return body(OfTable<Table::direct>{*this});
+      case Table::linear:
+        return body(OfTable<Table::linear>{*this});
+      default:
+        return body(OfTable<Table::range>{*this});
+    }
+  }
   /// Where weights are entries as they are, their codes can be looked up as well: the number of entries, 0
   /// where they are not. The entry of a distance is nearest(distance * entries_per_octave()), the last one
   /// for all beyond; factors that are powers of two make no other product than direct_table_exp()'s.
@@ -71,16 +83,34 @@ struct Int8LutScheme : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Opera
 
  private:
   /// 2^-distance, which is in octaves. The direct and the linear table are in nats, as the appendix has them.
+  template <Table kKind>
+  OCTET_HD F32 look_up_in(F32 distance) const {
+    if constexpr (kKind == Table::direct)
+      return direct_table_exp<L>(table, bits, distance * kLn2);
+    else if constexpr (kKind == Table::linear)
+      return linear_table_exp<L>(table, bits, distance * kLn2);
+    else
+      return range_table_exp2<L>(table, bits, distance);
+  }
   OCTET_HD F32 look_up(F32 distance) const {
     switch (kind) {
       case Table::direct:
-        return direct_table_exp<L>(table, bits, distance * kLn2);
+        return look_up_in<Table::direct>(distance);
       case Table::linear:
-        return linear_table_exp<L>(table, bits, distance * kLn2);
+        return look_up_in<Table::linear>(distance);
       default:
-        return range_table_exp2<L>(table, bits, distance);
+        return look_up_in<Table::range>(distance);
     }
   }
+  template <Table kKind>
+  struct OfTable {
+    const Int8LutScheme& scheme;
+    OCTET_HD F32 weight(Score score, const Step& step) const {
+      return kLutUnit * scheme.template look_up_in<kKind>(step.origin - score);
+    }
+    OCTET_HD I32 code(F32 weight) const { return scheme.code(weight); }
+    OCTET_HD Sum mass(F32 weight, I32 code, const Key& key) const { return scheme.mass(weight, code, key); }
+  };
 };
 
 }  // namespace octet

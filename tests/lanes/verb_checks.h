@@ -189,6 +189,8 @@ struct Verbs {
     for (float& x : table) draw(random, x);
     unary<float, std::int32_t>(
         "gather", [&](auto l, auto a) { return decltype(l)::gather(table, a & (kEntries - 1)); });
+    unary<float, std::int32_t>("lookup64",
+                               [&](auto l, auto a) { return decltype(l)::lookup64(table + 1, a & 63); });
     constexpr int kFew = 16;
     std::int32_t few[kFew];
     for (std::int32_t& x : few) draw(random, x);
