@@ -7,6 +7,7 @@
 #include "base/hd.h"
 #include "numerics/contract.h"
 #include "numerics/exp2.h"
+#include "numerics/formats.h"
 #include "numerics/shift_exp2.h"
 
 namespace octet {
@@ -172,11 +173,13 @@ struct QFlashScheme {
   }
   OCTET_HD float output_scale() const { return v_scale; }
   /// Not in the paper: the reference in octaves, and the integer sum, a P code of 127 counting as 1. NaN
-  /// where the sum has gone negative.
+  /// where the sum has gone negative, of the same bits everywhere: a product with one has others on a GPU.
   OCTET_HD float lse(const State& state, const Row&) const {
     const float codes = One::to_f32(state.sum);
     const float unit = options.rescale == SchemeOptions::Rescale::accumulate ? One::to_f32(state.unit) : 1.0f;
-    return (One::to_f32(state.reference) * constants.octaves + log2_poly(codes / (kPUnit * unit))) * kLn2;
+    const float sum = codes / (kPUnit * unit);
+    if (!(sum >= 0)) return float_of(kF32QuietNan);
+    return (One::to_f32(state.reference) * constants.octaves + log2_poly(sum)) * kLn2;
   }
 
  private:

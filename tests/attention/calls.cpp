@@ -6,6 +6,7 @@
 
 #include "base/bits.h"
 #include "core/schemes.h"
+#include "numerics/formats.h"
 #include "ref/schemes.h"
 
 namespace octet::testing {
@@ -43,17 +44,51 @@ Call normal_call(std::int64_t b, std::int64_t heads, std::int64_t m, std::int64_
   return call;
 }
 
+namespace {
+
+/// A tensor of a call as its numbers lie in memory: f32 as they are, f16 and bf16 in memory of their own,
+/// with the same margins and gaps.
+class Stored {
+ public:
+  Stored(Tensor& x, DType dtype) : x_(x), dtype_(dtype) {
+    if (dtype == DType::f32) return;
+    for (const float value : x.memory())
+      narrow_.push_back(dtype == DType::f16 ? f16_from_f32(value) : bf16_from_f32(value));
+  }
+  TensorView view() {
+    TensorView view = x_.view();
+    if (dtype_ != DType::f32) view.data = narrow_.data() + Tensor::kMargin, view.dtype = dtype_;
+    return view;
+  }
+  /// What lies there now, into the tensor.
+  void read_back() {
+    for (std::size_t i = 0; i < narrow_.size(); ++i)
+      x_.memory()[i] = dtype_ == DType::f16 ? f32_from_f16(narrow_[i]) : f32_from_bf16(narrow_[i]);
+  }
+
+ private:
+  Tensor& x_;
+  DType dtype_;
+  std::vector<std::uint16_t> narrow_;
+};
+
+}  // namespace
+
 Output with_problem(const Call& call, Scheme scheme,
                     const std::function<Status(const AttentionDesc&, const AttentionArgs&)>& work) {
   Output out;
   out.o = Tensor(call.q.size(0), call.q.size(1), call.q.size(2), call.v.size(3), call.output_layout);
   out.lse = Tensor(call.q.size(0), call.q.size(1), call.q.size(2), 1);
+  Tensor inputs[] = {call.q, call.k, call.v};
+  Stored q(inputs[0], call.storage), k(inputs[1], call.storage), v(inputs[2], call.storage),
+      o(out.o, call.storage);
   AttentionArgs args;
-  args.q.codes = call.q.view(), args.k.codes = call.k.view(), args.v.codes = call.v.view();
-  args.o = out.o.view(), args.lse = out.lse.view();
+  args.q.codes = q.view(), args.k.codes = k.view(), args.v.codes = v.view();
+  args.o = o.view(), args.lse = out.lse.view();
   Result<AttentionDesc> described = describe(scheme, args.q.codes, args.k.codes, args.v.codes);
   if (!described.ok()) return out.status = described.status(), out;
   AttentionDesc desc = described.take();
+  desc.output = call.storage;
   desc.mask = call.options.mask, desc.wants_lse = true;
   desc.window_left = call.options.window_left, desc.window_right = call.options.window_right;
   desc.key_block = call.options.key_block, desc.options = call.options.scheme_options;
@@ -74,6 +109,7 @@ Output with_problem(const Call& call, Scheme scheme,
     args.cu_seqlens_q = call.cu_q.data(), args.cu_seqlens_k = call.cu_k.data();
   }
   out.status = work(desc, args);
+  o.read_back();
   return out;
 }
 
@@ -123,6 +159,15 @@ double largest_difference(const Tensor& a, const Tensor& b) {
     const float y = b.at(i, h, t, c);
     const double difference = x == y ? 0 : std::abs(double{x} - y);
     largest = std::isfinite(difference) ? std::max(largest, difference) : 1e9;
+  });
+  return largest;
+}
+
+double largest_size(const Tensor& x) {
+  double largest = 0;
+  Tensor copy = x;
+  copy.each([&](float& value, auto...) {
+    if (std::isfinite(value)) largest = std::max(largest, std::fabs(double{value}));
   });
   return largest;
 }

@@ -43,8 +43,11 @@ class Tensor {
   /// Whether everything outside the tensor's elements is still NaN.
   bool intact() const;
 
- private:
+  /// All of it, with margins and gaps; the first element lies behind kMargin numbers.
+  std::vector<float>& memory() { return memory_; }
   static constexpr std::int64_t kMargin = 16;
+
+ private:
   std::int64_t offset(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t c) const {
     return kMargin + b * stride_[0] + h * stride_[1] + t * stride_[2] + c * stride_[3];
   }
@@ -61,6 +64,7 @@ struct Call {
   TensorView any_bias{};                 ///< boolean or additive, of any type and layout, by its dtype
   std::vector<std::int32_t> cu_q, cu_k;  ///< varlen; empty: dense
   Layout output_layout = Layout::bhsd;
+  DType storage = DType::f32;  ///< of q, k, v and o in memory, to which their numbers are rounded: f16, bf16
 };
 
 struct Output {
@@ -87,6 +91,9 @@ double relative_error(const Tensor& o, const Tensor& exact);
 
 /// Largest absolute difference; -inf equals -inf; 1e9 where there is NaN.
 double largest_difference(const Tensor& a, const Tensor& b);
+
+/// Largest absolute value among those that are finite.
+double largest_size(const Tensor& x);
 
 bool same_bits(const Tensor& a, const Tensor& b);
 

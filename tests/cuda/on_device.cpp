@@ -14,6 +14,7 @@
 #include "cuda/cuda.h"
 #include "cuda/mma/tile.h"
 #include "numerics/formats.h"
+#include "numerics/number_at.h"
 #include "octet/dtype.hpp"
 #include "quant/quantize.h"
 #include "tests/cuda/device_memory.h"
@@ -57,7 +58,7 @@ class AsBf16 {
   std::vector<std::uint16_t> memory_;
 };
 
-/// Of plain f32 tensors.
+/// Of plain tensors.
 float largest_of(std::initializer_list<const QuantizedTensor*> tensors) {
   float largest = 0;
   for (const QuantizedTensor* x : tensors) {
@@ -65,10 +66,10 @@ float largest_of(std::initializer_list<const QuantizedTensor*> tensors) {
     for (std::int64_t b = 0; b < t.shape[0]; ++b)
       for (std::int64_t h = 0; h < t.shape[1]; ++h)
         for (std::int64_t i = 0; i < t.shape[2]; ++i)
-          for (std::int64_t c = 0; c < t.shape[3]; ++c)
-            largest = std::max(
-                largest, std::abs(static_cast<const float*>(
-                             t.data)[b * t.stride[0] + h * t.stride[1] + i * t.stride[2] + c * t.stride[3]]));
+          for (std::int64_t c = 0; c < t.shape[3]; ++c) {
+            const std::int64_t at = b * t.stride[0] + h * t.stride[1] + i * t.stride[2] + c * t.stride[3];
+            largest = std::max(largest, std::abs(number_at(t.data, t.dtype, at)));
+          }
   }
   return largest;
 }
