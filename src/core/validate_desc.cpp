@@ -229,7 +229,8 @@ Status check_scheme(const AttentionDesc& d) {
     return refused(
         "tokens_k", d.tokens_k,
         quoted(info) + "'s sums are proved for at most " + std::to_string(info.max_tokens_k) + " keys",
-        "split the keys and merge with octet_merge_states");
+        d.sequences > 0 ? "pack fewer sequences into a call"
+                        : "split the keys and merge with octet_merge_states");
   }
   OCTET_TRY(check_recipe(info, d.recipe));
   return check_options(info, d.options);

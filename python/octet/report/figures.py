@@ -127,9 +127,13 @@ def digest(figure: Figure) -> str:
 
 
 def measured(document: Document) -> list[Mapping[str, Any]]:
-    """Rows with a speed; one thread where threads are told, and no busy neighbours."""
+    """Rows with a speed; one thread where threads are told, no busy neighbours, and numbers in f32 where their type is told."""
     rows = documents.rows_of(document, document.content["rows"], "rows")
-    return [row for row in rows if row.get("gops") is not None and row.get("threads", 1) == 1 and row.get("busy", 0) == 0]
+
+    def is_usual(row: Mapping[str, Any]) -> bool:
+        return row.get("threads", 1) == 1 and row.get("busy", 0) == 0 and row.get("input", "f32") == "f32"
+
+    return [row for row in rows if row.get("gops") is not None and is_usual(row)]
 
 
 def drawn(document: Document) -> list[Mapping[str, Any]]:

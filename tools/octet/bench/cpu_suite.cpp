@@ -26,13 +26,15 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kBusyProcesses = 2;
 
-/// One measurement: what is run, on how many threads, beside how many busy processes.
+/// One measurement: what is run, from numbers of which type, on how many threads, beside how many busy
+/// processes.
 struct Cell {
   const CpuVariant* variant = nullptr;
   std::int64_t key_block = 128;
   Quantisation quantisation = Quantisation::counted;
   int threads = 1;
   int busy = 0;
+  DType input = DType::f32;  ///< of q, k, v where they are numbers, and of o
 };
 
 /// Key blocks that make a difference on a shape: one that holds all keys is as good as any wider one.
@@ -44,8 +46,9 @@ std::vector<std::int64_t> blocks_of(const CpuWorkload& w) {
   return blocks;
 }
 
-/// One thread with codes given, by key block; the narrowest and the widest block also with quantisation, and
-/// the widest on all threads. So many that the suite ends within its minutes.
+/// One thread with codes given, by key block; the narrowest and the widest block also with quantisation, the
+/// widest on all threads and, with quantisation, from bf16, which engines hold. So many that the suite ends
+/// within its minutes.
 std::vector<Cell> cells_of(const CpuWorkload& w, const std::vector<const CpuVariant*>& variants, int all) {
   const std::vector<std::int64_t> blocks = blocks_of(w);
   std::vector<Cell> cells;
@@ -58,6 +61,7 @@ std::vector<Cell> cells_of(const CpuWorkload& w, const std::vector<const CpuVari
       // codes.
       const bool counts = w.kind == Kind::vision || w.kind == Kind::prefill;
       if (counts && (widest || narrowest)) cells.push_back({v, block, Quantisation::counted, 1});
+      if (counts && widest) cells.push_back({v, block, Quantisation::counted, 1, 0, DType::bf16});
     }
   }
   return cells;
@@ -131,6 +135,7 @@ class Suite {
             {"key_block", cell.key_block},
             {"threads", cell.threads},
             {"busy", cell.busy},
+            {"input", name_of(cell.input)},
             {"quantisation", name_of(cell.quantisation)}};
   }
 
@@ -138,6 +143,7 @@ class Suite {
     Result<AttentionDesc> desc = describe(cell.variant->scheme, inputs_.q, inputs_.k, inputs_.v);
     if (!desc.ok()) return desc;
     desc.value().mask = workload_->mask, desc.value().key_block = cell.key_block;
+    desc.value().input = desc.value().output = cell.input;
     if (workload_->biased) desc.value().bias = AttentionDesc::Bias::additive;
     if (cell.variant->k_per_block) desc.value().recipe.k = Granularity::block;
     return desc;
@@ -171,7 +177,7 @@ class Suite {
     if (!read.ok()) return read.status();
     Operands operands = plain_operands(inputs_);
     operands.kv_bytes = read.value();
-    Result<Runner> runner = runner_for(plan.take(), std::move(operands), bytes);
+    Result<Runner> runner = runner_for(plan.take(), std::move(operands), bytes, cell.input);
     if (!runner.ok()) return runner;
     runner.value().part = Part::cached, runner.value().caches = caches.take();
     return runner;
@@ -187,6 +193,11 @@ class Suite {
     Result<AttentionPlan> plan = AttentionPlan::create(desc.value(), options_.backend);
     if (!plan.ok()) return plan.status();
     Operands operands = plain_operands(inputs_);
+    if (cell.input != DType::f32) {
+      Result<Operands> narrow = narrow_operands(inputs_, cell.input);
+      if (!narrow.ok()) return narrow.status();
+      operands = narrow.take();
+    }
     if (cell.quantisation == Quantisation::excluded) {
       Result<Operands> coded = coded_operands(inputs_, plan.value(), workload_->kind, helpers_);
       if (!coded.ok()) return coded.status();
@@ -196,7 +207,7 @@ class Suite {
       if (!plan.ok()) return plan.status();
     }
     const std::int64_t bytes = plan.value().workspace_bytes();
-    Result<Runner> made = runner_for(plan.take(), std::move(operands), bytes);
+    Result<Runner> made = runner_for(plan.take(), std::move(operands), bytes, cell.input);
     if (!made.ok()) return made;
     Runner& runner = made.value();
     const CpuWorkload& w = *workload_;
@@ -211,16 +222,17 @@ class Suite {
   }
 
   /// A runner with an output and so large a workspace.
-  Result<Runner> runner_for(AttentionPlan plan, Operands operands, std::int64_t workspace_bytes) {
+  Result<Runner> runner_for(AttentionPlan plan, Operands operands, std::int64_t workspace_bytes,
+                            DType output) {
     Result<Workspace> workspace = Workspace::allocate(workspace_bytes);
     if (!workspace.ok()) return workspace.status();
     const CpuWorkload& w = *workload_;
     const std::array<std::int64_t, 4> shape{w.batch, w.heads_q, w.tokens_q, w.head_dim};
-    Result<HostTensor> o = make_host_tensor(DType::f32, {shape.begin(), shape.end()});
+    Result<HostTensor> o = make_host_tensor(output, {shape.begin(), shape.end()});
     if (!o.ok()) return o.status();
     Runner runner{std::move(plan), workspace.take(), std::move(operands), o.take(), {}, {}, {}, 0};
     runner.args.q = runner.operands.q, runner.args.bias = inputs_.bias;
-    runner.args.o = view_bhsd(runner.o.bytes.data(), DType::f32, shape);
+    runner.args.o = view_bhsd(runner.o.bytes.data(), output, shape);
     runner.args.workspace = runner.workspace.data();
     runner.args.workspace_bytes = runner.workspace.bytes();
     return runner;
@@ -231,7 +243,7 @@ class Suite {
   Result<Runner*> runner_of(const Cell& cell) {
     const auto same = [&](const Cell& other) {
       return other.variant == cell.variant && other.key_block == cell.key_block &&
-             other.quantisation == cell.quantisation;
+             other.quantisation == cell.quantisation && other.input == cell.input;
     };
     if (!runner_ || !same(runner_cell_)) {
       runner_.reset();

@@ -54,15 +54,13 @@ Result<ExactRows> ExactRows::compute(const CpuWorkload& w, const CpuInputs& in, 
 
 double ExactRows::relative_rmse(const HostTensor& o) const {
   ErrorSums sums;
-  const auto values = o.values<float>();
   for (const Chunk& chunk : chunks_) {
     const TensorView& e = chunk.exact.view;
     const std::int64_t dim = e.shape[3], rows = e.shape[2], tokens = o.shape[2];
     for (std::int64_t head = 0; head < e.shape[0] * e.shape[1]; ++head) {
       for (std::int64_t i = 0; i < rows * dim; ++i) {
         const std::int64_t at = (head * tokens + chunk.first_row) * dim + i;
-        sums.add(static_cast<double>(values[static_cast<std::size_t>(at)]),
-                 real_at(e.data, e.dtype, head * rows * dim + i));
+        sums.add(real_at(o.bytes.data(), o.dtype, at), real_at(e.data, e.dtype, head * rows * dim + i));
       }
     }
   }

@@ -14,7 +14,8 @@ class ExactRows {
   /// is short.
   static Result<ExactRows> compute(const CpuWorkload& workload, const CpuInputs& inputs, Threads& threads);
 
-  /// Root of the mean squared error of `o`, f32 [batch, heads, tokens, dim], over that of the exact rows.
+  /// Root of the mean squared error of `o`, f32, f16 or bf16 [batch, heads, tokens, dim], over that of the
+  /// exact rows.
   double relative_rmse(const HostTensor& o) const;
 
  private:

@@ -146,6 +146,27 @@ Operands plain_operands(const CpuInputs& inputs) {
   return operands;
 }
 
+Result<Operands> narrow_operands(const CpuInputs& inputs, DType dtype) {
+  Operands operands;
+  operands.k.resize(1), operands.v.resize(1), operands.input = dtype;
+  octet_operand_recipe recipe{};
+  recipe.struct_size = sizeof recipe, recipe.format = static_cast<octet_dtype>(dtype);
+  const std::pair<const TensorView*, QuantizedTensor*> each[] = {
+      {&inputs.q, &operands.q}, {&inputs.k, &operands.k[0]}, {&inputs.v, &operands.v[0]}};
+  for (const auto& [x, narrow] : each) {
+    Result<HostTensor> made = make_host_tensor(dtype, {x->shape.begin(), x->shape.end()});
+    if (!made.ok()) return made.status();
+    operands.memory.push_back(made.take());
+    narrow->codes = view_bhsd(operands.memory.back().bytes.data(), dtype, x->shape);
+    const octet_tensor in = abi::to_c(*x);
+    const octet_quantized_tensor out = abi::to_c(*narrow);
+    if (const octet_status s = octet_quantize(&in, &recipe, nullptr, &out, nullptr); s != OCTET_OK)
+      return status_of(s);
+  }
+  operands.kv_bytes = bytes_of(abi::to_c(operands.k[0])) + bytes_of(abi::to_c(operands.v[0]));
+  return operands;
+}
+
 Result<Operands> coded_operands(const CpuInputs& inputs, const AttentionPlan& plan, Kind kind,
                                 Threads& threads) {
   Operands operands;

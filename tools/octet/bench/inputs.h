@@ -18,7 +18,8 @@ struct CpuInputs {
 };
 Result<CpuInputs> draw_inputs(const CpuWorkload& workload, std::uint64_t seed, Threads& threads);
 
-/// What a call is given: the f32 tensors, or what the plan's quantiser makes of them.
+/// What a call is given: the f32 tensors, the same rounded to f16 or bf16, or what the plan's quantiser makes
+/// of them.
 struct Operands {
   QuantizedTensor q;
   std::vector<QuantizedTensor> k,
@@ -28,6 +29,9 @@ struct Operands {
   std::vector<HostTensor> memory{};  ///< of all parts
 };
 Operands plain_operands(const CpuInputs& inputs);
+
+/// f16 or bf16: each number rounded to nearest.
+Result<Operands> narrow_operands(const CpuInputs& inputs, DType dtype);
 
 /// Operands::kv_bytes of what the plan's quantiser would make of K and V, which a call against a cache reads;
 /// what the cache keeps beside it for later tokens is not counted.

@@ -79,6 +79,7 @@ std::string shape_table(const StoredRun& run, const std::string& workload) {
                {"of peak"},
                {"ms"},
                {"with quantisation"},
+               {"from bf16"},
                {fmt::format("{} threads", run.threads())},
                {"× own f32"},
                {"relative RMSE"}});
@@ -89,11 +90,12 @@ std::string shape_table(const StoredRun& run, const std::string& workload) {
     const bool peer = row->value("peer", false);
     const double gops = number(row, "gops");
     const Json* counted = run.best({workload, variant, 1, "counted"});
+    const Json* from_bf16 = run.best({workload, variant, 1, "counted", 0, 0, "bf16"});
     const Json* all = run.best_without_quantisation({workload, variant, run.threads()});
     table.add({peer ? "*" + variant + "*" : variant, text(*row, "backend"), block_text(*row),
                significant(gops), percent(number(row, "percent_of_peak") / 100),
                significant(number(row, "ms")), significant(number(counted, "gops")),
-               significant(number(all, "gops")), ratio(gops, own_f32),
+               significant(number(from_bf16, "gops")), significant(number(all, "gops")), ratio(gops, own_f32),
                percent(number(row, "relative_rmse"))});
   }
   return table.markdown();
@@ -271,7 +273,8 @@ constexpr const char* kIntroduction =
     "each group, whose shares are the medians. "
     "Quantisation is *excluded* where a call is given codes, and K and V were packed before it (but for "
     "decode), "
-    "and *counted* where it is given f32, makes codes of it and packs them. The error is "
+    "and *counted* where it is given f32 (*from bf16*: bf16 to bf16), makes codes of it and packs them. The "
+    "error is "
     "against float64, over rows at the beginning, in the middle and at the end of long shapes. `int8_kblock` "
     "is `int8` with one "
     "scale for each key block of K. Italics are peers.\n\n";
@@ -284,6 +287,7 @@ std::string rows_table(const Json& document) {
                {"backend", Align::left},
                {"block"},
                {"quantisation", Align::left},
+               {"input", Align::left},
                {"threads"},
                {"busy"},
                {"ms"},
@@ -295,7 +299,7 @@ std::string rows_table(const Json& document) {
   for (const Json& row : document["rows"]) {
     const std::string skipped = row.contains("skipped") ? "skipped: " + text(row, "skipped") : "";
     table.add({text(row, "workload"), text(row, "variant"), text(row, "backend"), block_text(row),
-               text(row, "quantisation"), row["threads"].dump(), row["busy"].dump(),
+               text(row, "quantisation"), text(row, "input"), row["threads"].dump(), row["busy"].dump(),
                significant(number(&row, "ms")), significant(number(&row, "gops")),
                percent(number(&row, "percent_of_peak") / 100),
                percent(number(&row, "percent_of_bandwidth") / 100), percent(number(&row, "relative_rmse")),

@@ -30,6 +30,8 @@ Status check_row(const Json& row, std::size_t i) {
     if (!row.contains(field) || !row[field].is_boolean()) return wrong(field, "true or false");
   if (row["quantisation"] != "counted" && row["quantisation"] != "excluded")
     return wrong("quantisation", "\"counted\" or \"excluded\"");
+  if (row.contains("input") && row["input"] != "f32" && row["input"] != "bf16")
+    return wrong("input", "\"f32\" or \"bf16\" where it is given");
   if (!row.contains("busy") || !row["busy"].is_number_integer()) return wrong("busy", "an integer");
   if (row.contains("skipped")) {
     if (!row["skipped"].is_string() || row["skipped"].get<std::string>().empty())

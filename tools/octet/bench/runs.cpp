@@ -21,7 +21,7 @@ const Json* StoredRun::best(const Wanted& w) const {
   const Json* found = nullptr;
   for (const Json& row : rows()) {
     if (row.contains("skipped") || text(row, "workload") != w.workload || text(row, "variant") != w.variant ||
-        row["threads"] != w.threads || row["busy"] != w.busy)
+        row["threads"] != w.threads || row["busy"] != w.busy || row.value("input", "f32") != w.input)
       continue;
     if (!w.quantisation.empty() && text(row, "quantisation") != w.quantisation) continue;
     if (w.key_block != 0 && row.value("key_block", std::int64_t{0}) != w.key_block) continue;

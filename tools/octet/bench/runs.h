@@ -13,13 +13,15 @@ double number(const Json* row, const char* field);
 /// A row's text, or what stands where there is no figure.
 std::string text(const Json& row, const char* field);
 
-/// What a row is looked up by; a block or quantisation that is not given matches any.
+/// What a row is looked up by; a block or quantisation that is not given matches any. input: peers' rows and
+/// those of earlier runs, which do not say, are as of f32.
 struct Wanted {
   std::string workload, variant;
   std::int64_t threads = 1;
   std::string quantisation = {};
   std::int64_t key_block = 0;
   std::int64_t busy = 0;
+  std::string input = "f32";
 };
 
 class StoredRun {
