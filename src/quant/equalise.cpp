@@ -26,10 +26,10 @@ ChannelNorms::ChannelNorms(std::int64_t channels, std::int64_t tokens, Scratch& 
 
 FloatRows ChannelNorms::one(const float* row) const { return {row, 0, 1, channels_}; }
 
-template <class Add>
-void ChannelNorms::add_to_tree(const FloatRows& rows, const Add& add) {
+template <class AnyRows, class Add>
+void ChannelNorms::add_to_tree(const AnyRows& rows, const Add& add) {
   for (std::int64_t r = 0; r < rows.count;) {
-    FloatRows part = rows;
+    AnyRows part = rows;
     part.data = rows.row(r);
     part.count = std::min(rows.count - r, squares_.room());
     add(part, squares_.leaf());
@@ -38,9 +38,9 @@ void ChannelNorms::add_to_tree(const FloatRows& rows, const Add& add) {
   }
 }
 
-void ChannelNorms::see(const FloatRows& rows) {
-  add_to_tree(
-      rows, [&](const FloatRows& part, float* sum) { kernels_.add_plain_squares(part, sum, least_, most_); });
+void ChannelNorms::see(const Rows& rows) {
+  add_to_tree(rows,
+              [&](const Rows& part, float* sum) { kernels_.add_plain_squares(part, sum, least_, most_); });
 }
 
 bool ChannelNorms::exponents_at_once(std::int32_t* exponent) {

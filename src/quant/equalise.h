@@ -31,7 +31,7 @@ class ChannelNorms {
   ChannelNorms(std::int64_t channels, std::int64_t tokens, Scratch& scratch);
 
   /// The one pass: every token, in order.
-  void see(const FloatRows& rows);
+  void see(const Rows& rows);
   /// exponent[c] after it; false where two passes are needed, which may follow.
   bool exponents_at_once(std::int32_t* exponent);
 
@@ -48,8 +48,8 @@ class ChannelNorms {
   FloatRows one(const float* row) const;
   void make_largest();  ///< zeros, where there is none yet
   /// add(rows, sum) for the rows in pieces of the tree's leaves.
-  template <class Add>
-  void add_to_tree(const FloatRows& rows, const Add& add);
+  template <class AnyRows, class Add>
+  void add_to_tree(const AnyRows& rows, const Add& add);
   /// exponent[c] from amax_ and the sums in root_.
   void compare(std::int32_t* exponent);
 

@@ -63,8 +63,7 @@ void smooth(const Job& job, Unit& unit) {
   if (job.recipe.smooth == Smooth::none) return;
   float* mean = unit_row<float>(job, unit, job.out.mean);
   if (job.recipe.smooth == Smooth::mean) {
-    const Tokens tokens = unit.rows.tokens();
-    token_mean(*tokens.x, tokens.range, mean);
+    token_mean(job.x, unit.rows.range(), mean);
   } else {
     anchor_shift(job.x, unit.rows.range(), job.recipe.anchor, mean);
   }
@@ -86,8 +85,9 @@ bool find_exponents(RowReader& rows, View how, std::int32_t* exponent) {
   const std::int64_t length = rows.range().length;
   ChannelNorms norms(rows.channels(), length, thread_scratch());  // whose reset is the reader's
   if (how == View::unchecked) {
-    for_tokens(rows, 0, length, kRows,
-               [&](std::int64_t first, std::int64_t count) { norms.see(rows.look(first, count)); });
+    for_tokens(rows, 0, length, kRows, [&](std::int64_t first, std::int64_t count) {
+      norms.see(rows.is_plain() ? rows.stored(first, count) : rows.look(first, count));
+    });
     if (norms.exponents_at_once(exponent)) return true;
   }
   bool finite = true;

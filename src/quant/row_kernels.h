@@ -7,6 +7,7 @@
 #include "base/hd.h"
 #include "numerics/narrow_row.h"
 #include "octet/types.hpp"
+#include "quant/rows.h"
 
 namespace octet::quant {
 
@@ -17,6 +18,10 @@ struct Rows {
   std::int64_t stride, count, channels;
   const void* next =
       nullptr;  ///< as many rows likewise, which are read later: asked for meanwhile; null: none
+
+  OCTET_HOST const void* row(std::int64_t r) const {
+    return static_cast<const std::byte*>(data) + r * stride * bytes_of_number(dtype);
+  }
 };
 
 /// The same of floats.
@@ -26,6 +31,7 @@ struct FloatRows {
   const float* next = nullptr;
 
   OCTET_HOST const float* row(std::int64_t r) const { return data + r * stride; }
+  OCTET_HOST operator Rows() const { return {data, DType::f32, stride, count, channels, next}; }
 };
 
 /// Where rows of floats are written.
@@ -63,12 +69,12 @@ struct RowKernels {
   /// largest[c] = max(largest[c], bits of the finite |x|). Returns the largest bits of all, finite or not.
   std::uint32_t (*channel_largest)(const FloatRows& x, std::uint32_t* largest);
   /// sum[c] += x * factor, row after row; NaN and Inf count as zero.
-  void (*add)(const FloatRows& x, float factor, float* sum);
+  void (*add)(const Rows& x, float factor, float* sum);
   /// sum[c] += (x * factor[c])^2, likewise.
   void (*add_squares)(const FloatRows& x, const float* factor, float* sum);
   /// sum[c] += x^2, row after row, whatever x is; least[c] and most[c]: of the squares' bits as signed
   /// numbers, and of what was there.
-  void (*add_plain_squares)(const FloatRows& x, float* sum, std::int32_t* least, std::int32_t* most);
+  void (*add_plain_squares)(const Rows& x, float* sum, std::int32_t* least, std::int32_t* most);
   /// group_scale() of each amax by ScaleRule::nearest.
   void (*nearest_scales)(const float* amax, std::int64_t count, float floor, float largest_code, float* scale,
                          float* rscale);

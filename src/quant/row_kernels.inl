@@ -146,14 +146,32 @@ struct RowsIn {
     }
   };
 
+  /// body(source): of rows of that type.
+  template <class Body>
+  static OCTET_HOST void from_any(DType dtype, const Body& body) {
+    if (dtype == DType::f16)
+      body(FromF16{});
+    else if (dtype == DType::bf16)
+      body(FromBf16{});
+    else
+      body(FromF32{});
+  }
+  template <class Source>
+  static OCTET_HOST const typename Source::Stored* stored(const Rows& x) {
+    return static_cast<const typename Source::Stored*>(x.data);
+  }
+
   // --- read
 
   /// to[r] = step(lane, x, c) of each number.
   template <class Source, class Step>
   static OCTET_HOST void convert_with(const Rows& x, const RowSpace& out, Peaks& peaks, const Step& step) {
     for (std::int64_t r = 0; r < x.count; ++r) {
-      const auto* from = static_cast<const typename Source::Stored*>(x.data) + r * x.stride;
+      const auto* from = stored<Source>(x) + r * x.stride;
       float* to = out.data + r * out.stride;
+      if (x.next)
+        ask_for(static_cast<const typename Source::Stored*>(x.next) + r * x.stride, 0,
+                x.channels * std::int64_t{sizeof *from});
       Peak peak;
       each(x.channels, [&](auto lane, std::int64_t c) {
         using Lane = decltype(lane);
@@ -186,7 +204,7 @@ struct RowsIn {
 
   template <class Source>
   static void floats_from(const Rows& x, const RowSpace& out) {
-    const auto* from = static_cast<const typename Source::Stored*>(x.data);
+    const auto* from = stored<Source>(x);
     float* to = out.data;
     const bool is_one = x.stride == x.channels && out.stride == x.channels;  // row after row
     const std::int64_t count = is_one ? 1 : x.count, channels = is_one ? x.count * x.channels : x.channels;
@@ -200,17 +218,13 @@ struct RowsIn {
       });
   }
   static void floats(const Rows& x, const RowSpace& out) {
-    if (x.dtype == DType::f16)
-      floats_from<FromF16>(x, out);
-    else if (x.dtype == DType::bf16)
-      floats_from<FromBf16>(x, out);
-    else
-      floats_from<FromF32>(x, out);
+    from_any(x.dtype, [&](auto source) { floats_from<decltype(source)>(x, out); });
   }
 
   /// Rows on their way through the butterfly; from may be to.
+  template <class Source>
   struct Turn {
-    const float* from;
+    const typename Source::Stored* from;
     std::int64_t from_stride;
     const float* shift;  ///< null: none
     const float* factor;
@@ -230,7 +244,8 @@ struct RowsIn {
   struct Steps {
     typename L::F32 shift[kCount], factor[kCount];
 
-    OCTET_HOST Steps(const Turn& t, std::int64_t c) {
+    template <class Source>
+    OCTET_HOST Steps(const Turn<Source>& t, std::int64_t c) {
       for (int i = 0; i < kCount; ++i) {
         if constexpr (kShifts) shift[i] = L::load(t.shift + c + i * kWidth);
         factor[i] = L::load(t.factor + c + i * kWidth);
@@ -240,16 +255,17 @@ struct RowsIn {
 
   /// Shift, factor and the butterfly's stages within kCount vectors from channel c on, of kRows rows beside
   /// each other.
-  template <int kCount, bool kShifts, int kRows>
-  static OCTET_HOST void rotate_vectors(const Turn& t, std::int64_t row, std::int64_t c,
+  template <int kCount, bool kShifts, int kRows, class Source>
+  static OCTET_HOST void rotate_vectors(const Turn<Source>& t, std::int64_t row, std::int64_t c,
                                         const Steps<kCount, kShifts>& steps, Peak (&peak)[kRows]) {
     constexpr int kAll = kRows * kCount;
     // In variables of their own, which no store to `to` might change.
     const std::int64_t from_stride = t.from_stride, to_stride = t.to_stride;
-    const float* from = t.from + row * from_stride + c;
+    const auto* from = t.from + row * from_stride + c;
     float* to = t.to + row * to_stride + c;
     typename L::F32 x[kAll];
-    for (int i = 0; i < kAll; ++i) x[i] = L::load(from + i / kCount * from_stride + i % kCount * kWidth);
+    for (int i = 0; i < kAll; ++i)
+      x[i] = Source::template load<L>(from + i / kCount * from_stride + i % kCount * kWidth);
     if constexpr (kShifts)
       for (int i = 0; i < kAll; ++i) x[i] = x[i] - steps.shift[i % kCount];
     for (int i = 0; i < kAll; ++i) x[i] = x[i] * steps.factor[i % kCount];
@@ -284,8 +300,8 @@ struct RowsIn {
   }
 
   /// Rows that are a block each, from `row` on; returns the first that was left.
-  template <int kCount, bool kShifts, int kRows>
-  static OCTET_HOST std::int64_t rotate_blocks(const Turn& t, const Steps<kCount, kShifts>& steps,
+  template <int kCount, bool kShifts, int kRows, class Source>
+  static OCTET_HOST std::int64_t rotate_blocks(const Turn<Source>& t, const Steps<kCount, kShifts>& steps,
                                                std::int64_t row, PeaksTogether& peaks) {
     for (; row + kRows <= t.count; row += kRows) {
       Peak peak[kRows];
@@ -297,8 +313,8 @@ struct RowsIn {
     return row;
   }
 
-  template <int kCount, bool kShifts>
-  static OCTET_HOST void rotate_rows(const Turn& t, PeaksTogether& peaks) {
+  template <int kCount, bool kShifts, class Source>
+  static OCTET_HOST void rotate_rows(const Turn<Source>& t, PeaksTogether& peaks) {
     if (kWidth == 16 && t.channels == kCount * kWidth && t.block == t.channels) {
       const Steps<kCount, kShifts> steps(t, 0);  // stay in registers, of which there are 32
       const std::int64_t left = rotate_blocks<kCount, kShifts, kMostVectors / kCount>(t, steps, 0, peaks);
@@ -316,18 +332,20 @@ struct RowsIn {
     }
   }
 
-  template <int kCount>
-  static void rotate_by(const Turn& t, PeaksTogether& peaks) {
+  template <int kCount, class Source>
+  static void rotate_by(const Turn<Source>& t, PeaksTogether& peaks) {
     return t.shift ? rotate_rows<kCount, true>(t, peaks) : rotate_rows<kCount, false>(t, peaks);
   }
 
-  static void rotate_short(const Turn& t, PeaksTogether& peaks) {
+  template <class Source>
+  static void rotate_short(const Turn<Source>& t, PeaksTogether& peaks) {
     for (std::int64_t r = 0; r < t.count; ++r) {
       Peak peak;
-      const float* from = t.from + r * t.from_stride;
+      const auto* from = t.from + r * t.from_stride;
       float* to = t.to + r * t.to_stride;
       for (std::int64_t c = 0; c < t.channels; ++c) {
-        to[c] = (t.shift ? from[c] - t.shift[c] : from[c]) * t.factor[c];
+        const float x = Source::template load<ScalarLane>(from + c);
+        to[c] = (t.shift ? x - t.shift[c] : x) * t.factor[c];
         if (t.block == 1) peak.see(ScalarLane{}, to[c]);
       }
       rotate_in_memory<ScalarLane>(to, t.channels, t.block, 1, peak);
@@ -335,7 +353,8 @@ struct RowsIn {
     }
   }
 
-  static void rotate(const Turn& t, PeaksTogether& peaks) {
+  template <class Source>
+  static void rotate(const Turn<Source>& t, PeaksTogether& peaks) {
     switch (t.block / kWidth) {
       case 0:
         return rotate_short(t, peaks);
@@ -351,34 +370,29 @@ struct RowsIn {
   }
 
   static void convert(const Rows& x, const RowSteps& steps, const RowSpace& out, Peaks& peaks) {
-    if (x.dtype == DType::f16)
-      convert<FromF16>(x, steps, out, peaks);
-    else if (x.dtype == DType::bf16)
-      convert<FromBf16>(x, steps, out, peaks);
-    else
-      convert<FromF32>(x, steps, out, peaks);
+    from_any(x.dtype, [&](auto source) { convert<decltype(source)>(x, steps, out, peaks); });
   }
 
-  /// Rows that the butterfly cannot read where they are become floats first, padded with zeros.
+  template <class Source>
+  static void rotate_from(const Rows& x, const float* shift, const RowSteps& steps, const RowSpace& out,
+                          PeaksTogether& peaks) {
+    const std::int64_t element = sizeof(typename Source::Stored);
+    rotate<Source>({stored<Source>(x), x.stride, shift, steps.factor, out.data, out.stride, x.count,
+                    out.channels, steps.hadamard, x.next, x.stride * element, x.channels * element},
+                   peaks);
+  }
+
+  /// Rows of fewer channels than the butterfly's become floats first, shifted and padded with zeros.
   static void read_rotated(const Rows& x, const RowSteps& steps, const RowSpace& out, PeaksTogether& peaks) {
-    const bool padded = x.channels < out.channels, direct = !padded && x.dtype == DType::f32;
-    const std::int64_t element = x.dtype == DType::f32 ? 4 : 2;
-    Turn turn{out.data,     out.stride,         padded ? nullptr : steps.shift,
-              steps.factor, out.data,           out.stride,
-              x.count,      out.channels,       steps.hadamard,
-              x.next,       x.stride * element, x.channels * element};
-    if (direct) {
-      turn.from = static_cast<const float*>(x.data), turn.from_stride = x.stride;
-    } else {
-      Peaks none{nullptr};
-      if (padded && steps.shift)
-        convert(x, {steps.shift, nullptr, 0}, out, none);
-      else
-        floats(x, out);
-      for (std::int64_t r = 0; r < x.count; ++r)
-        for (std::int64_t c = x.channels; c < out.channels; ++c) out.data[r * out.stride + c] = 0;
-    }
-    rotate(turn, peaks);
+    if (x.channels == out.channels)
+      return from_any(x.dtype,
+                      [&](auto source) { rotate_from<decltype(source)>(x, steps.shift, steps, out, peaks); });
+    Peaks none{nullptr};
+    convert(x, {steps.shift, nullptr, 0}, out, none);
+    for (std::int64_t r = 0; r < x.count; ++r)
+      for (std::int64_t c = x.channels; c < out.channels; ++c) out.data[r * out.stride + c] = 0;
+    rotate_from<FromF32>({out.data, DType::f32, out.stride, x.count, out.channels}, nullptr, steps, out,
+                         peaks);
   }
 
   static std::uint32_t read(const Rows& x, const RowSteps& steps, const RowSpace& out,
@@ -391,10 +405,10 @@ struct RowsIn {
     PeaksTogether together(largest);
     // Stay in the first-level cache from one pass over them to the next.
     constexpr std::int64_t kRows = PeaksTogether::kRows;
-    const std::int64_t row_bytes = x.stride * (x.dtype == DType::f32 ? 4 : 2);
+    const std::int64_t row_bytes = x.stride * bytes_of_number(x.dtype);
     for (std::int64_t r = 0; r < x.count; r += kRows) {
       Rows some = x;
-      some.data = static_cast<const char*>(x.data) + r * row_bytes;
+      some.data = x.row(r);
       if (x.next) some.next = static_cast<const char*>(x.next) + r * row_bytes;
       some.count = x.count - r < kRows ? x.count - r : kRows;
       together.peaks.largest = largest ? largest + r : nullptr;
@@ -494,18 +508,19 @@ struct RowsIn {
   }
 
   /// sum[c] += term(lane, x, c), row after row.
-  template <class Term>
-  static OCTET_HOST void add_terms(const FloatRows& x, float* sum, const Term& term) {
+  template <class Source, class Term>
+  static OCTET_HOST void add_terms(const Rows& x, float* sum, const Term& term) {
     each_column(x.channels, [&](auto lane, auto vectors, std::int64_t begin) {
       using Lane = decltype(lane);
       constexpr int kVectors = decltype(vectors)::kVectors;
       typename Lane::F32 s[kVectors];
       const auto over_rows = [&](const auto& counted) {
         for (int i = 0; i < kVectors; ++i) s[i] = Lane::load(sum + begin + i * Lane::kWidth);
-        for (std::int64_t r = 0; r < x.count; ++r)
+        const auto* row = stored<Source>(x);
+        for (std::int64_t r = 0; r < x.count; ++r, row += x.stride)
           for (int i = 0; i < kVectors; ++i) {
             const std::int64_t c = begin + i * Lane::kWidth;
-            s[i] = s[i] + term(lane, counted(Lane::load(x.row(r) + c)), c);
+            s[i] = s[i] + term(lane, counted(Source::template load<Lane>(row + c)), c);
           }
       };
       over_rows([](auto v) { return v; });
@@ -517,19 +532,22 @@ struct RowsIn {
     });
   }
 
-  static void add(const FloatRows& x, float factor, float* sum) {
-    add_terms(x, sum, [&](auto, auto v, std::int64_t) { return v * factor; });
+  static void add(const Rows& x, float factor, float* sum) {
+    from_any(x.dtype, [&](auto source) {
+      add_terms<decltype(source)>(x, sum, [&](auto, auto v, std::int64_t) { return v * factor; });
+    });
   }
 
   static void add_squares(const FloatRows& x, const float* factor, float* sum) {
-    add_terms(x, sum, [&](auto lane, auto v, std::int64_t c) {
+    add_terms<FromF32>(x, sum, [&](auto lane, auto v, std::int64_t c) {
       using Lane = decltype(lane);
       const typename Lane::F32 y = Lane::mul(v, Lane::load(factor + c));
       return y * y;
     });
   }
 
-  static void add_plain_squares(const FloatRows& x, float* sum, std::int32_t* least, std::int32_t* most) {
+  template <class Source>
+  static void add_squares_of(const Rows& x, float* sum, std::int32_t* least, std::int32_t* most) {
     each_column<3>(x.channels, [&](auto lane, auto vectors, std::int64_t begin) {
       using Lane = decltype(lane);
       constexpr int kVectors = decltype(vectors)::kVectors;
@@ -539,10 +557,10 @@ struct RowsIn {
         const std::int64_t c = begin + i * Lane::kWidth;
         s[i] = Lane::load(sum + c), low[i] = Lane::load(least + c), high[i] = Lane::load(most + c);
       }
-      const float* row = x.data + begin;
+      const auto* row = stored<Source>(x) + begin;
       for (std::int64_t r = 0; r < x.count; ++r, row += x.stride)
         for (int i = 0; i < kVectors; ++i) {
-          const typename Lane::F32 v = Lane::load(row + i * Lane::kWidth), square = v * v;
+          const typename Lane::F32 v = Source::template load<Lane>(row + i * Lane::kWidth), square = v * v;
           s[i] = s[i] + square;
           low[i] = Lane::min_i32(low[i], Lane::bits(square));
           high[i] = Lane::max_i32(high[i], Lane::bits(square));
@@ -552,6 +570,10 @@ struct RowsIn {
         Lane::store(sum + c, s[i]), Lane::store(least + c, low[i]), Lane::store(most + c, high[i]);
       }
     });
+  }
+
+  static void add_plain_squares(const Rows& x, float* sum, std::int32_t* least, std::int32_t* most) {
+    from_any(x.dtype, [&](auto source) { add_squares_of<decltype(source)>(x, sum, least, most); });
   }
 
   // --- Scales and codes

@@ -15,7 +15,7 @@ inline constexpr float kSmallestNormal = 0x1p-126f;
 OCTET_HD bool is_finite(float x) { return (bits_of(x) & kAbsMask) < kInfBits; }
 
 /// Bytes of an element of what is quantised: f32, f16 or bf16.
-inline std::int64_t bytes_of_number(DType dtype) { return dtype == DType::f32 ? 4 : 2; }
+OCTET_HD std::int64_t bytes_of_number(DType dtype) { return dtype == DType::f32 ? 4 : 2; }
 
 /// Element offset of (batch, head, token, 0). An axis of stride 0 is shared; so is one of extent 1.
 OCTET_HD std::int64_t row_offset(const TensorView& x, std::int64_t b, std::int64_t h, std::int64_t t) {

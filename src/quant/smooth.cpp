@@ -18,18 +18,10 @@ void token_mean(const TensorView& x, const TokenRange& range, float* mean) {
   const float factor = mean_factor(range.length);
   const RowKernels& kernels = row_kernels();
   TokenRows tokens(x, range);
-  constexpr std::int64_t kMostRows = TreeSum::kLeafTokens;
-  Scratch& scratch = thread_scratch();
-  float* const numbers = x.dtype == DType::f32 ? nullptr : scratch.take<float>(kMostRows * dim);
-  TreeSum sum(dim, range.length, scratch);
+  TreeSum sum(dim, range.length, thread_scratch());
   for (std::int64_t t = 0; t < range.length;) {
     const Rows rows = tokens.at(t, std::min(sum.room(), range.length - t));
-    FloatRows floats{static_cast<const float*>(rows.data), rows.stride, rows.count, dim};
-    if (x.dtype != DType::f32) {
-      kernels.floats(rows, {numbers, dim, dim});
-      floats.data = numbers, floats.stride = dim;
-    }
-    kernels.add(floats, factor, sum.leaf());
+    kernels.add(rows, factor, sum.leaf());
     sum.added(rows.count);
     t += rows.count;
   }

@@ -37,7 +37,7 @@ bool reads_twice(const OperandRecipe& recipe);
 /// has one reader at a time.
 class RowReader {
  public:
-  /// rotation: of x's channels, for recipes that rotate.
+  /// rotation: of x's channels, for recipes that rotate. Takes back the thread's scratch.
   RowReader(const TensorView& x, const TokenRange& range, const OperandRecipe& recipe,
             const Rotation& rotation);
 
@@ -69,8 +69,6 @@ class RowReader {
   Rows stored(std::int64_t first, std::int64_t count) { return tokens_.at(first, count); }
 
   const TokenRange& range() const { return range_; }
-  /// The same tokens as they are read: those of a tensor of floats where they became such.
-  Tokens tokens() const { return {&source_.x, source_.range}; }
   std::int64_t channels() const { return channels_; }
   const RowKernels& kernels() const { return kernels_; }
 
@@ -94,21 +92,11 @@ class RowReader {
   /// As what the tokens are there that were asked for last.
   enum class Held { nothing, factored, rows };
 
-  /// What is read: the range of the tensor, or of a copy of it.
-  struct Source {
-    TensorView x;
-    TokenRange range;
-  };
-  /// note: takes back the thread's scratch.
-  static Source source_of(const TensorView& x, const TokenRange& range, const OperandRecipe& recipe);
-
   bool holds(std::int64_t first, std::int64_t count, Held at_least) const {
     return held_ >= at_least && first == first_ && count == count_;
   }
   /// Whether tokens are floats that are multiplied at most.
-  bool is_factored() const {
-    return source_.x.dtype == DType::f32 && recipe_.rotate == Rotate::off && !shift_;
-  }
+  bool is_factored() const { return x_.dtype == DType::f32 && recipe_.rotate == Rotate::off && !shift_; }
   FloatRows float_rows(std::int64_t first, std::int64_t count);
   std::uint32_t* row_peaks() const { return tokens_have_scales_ ? largest_ : nullptr; }
   void confine();
@@ -119,7 +107,6 @@ class RowReader {
   TokenRange range_;
   const OperandRecipe& recipe_;
   const RowKernels& kernels_;
-  const Source source_;
   TokenRows tokens_;
   const Rotation& rotation_;
   float *shift_ = nullptr, *equaliser_ = nullptr;  // in the thread's scratch; null: none

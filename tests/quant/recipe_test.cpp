@@ -214,7 +214,7 @@ std::vector<std::int32_t> exponents_at_once(const Input& x) {
   ChannelNorms norms(dim, tokens, thread_scratch());
   constexpr std::int64_t kTogether = 50;  // no divisor of a leaf of the sums
   for (std::int64_t t = 0; t < tokens; t += kTogether)
-    norms.see({x.values.data() + t * dim, dim, std::min(kTogether, tokens - t), dim});
+    norms.see(FloatRows{x.values.data() + t * dim, dim, std::min(kTogether, tokens - t), dim});
   std::vector<std::int32_t> e(static_cast<std::size_t>(dim));
   if (!norms.exponents_at_once(e.data())) e.clear();
   return e;
