@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
-#include <limits>
 
 #include "base/bits.h"
 #include "quant/channel_exponent.h"
-#include "quant/each_channel.h"
 #include "quant/rows.h"
 
 namespace octet::quant {
@@ -45,25 +42,8 @@ void ChannelNorms::see(const Rows& rows) {
 
 bool ChannelNorms::exponents_at_once(std::int32_t* exponent) {
   squares_.finish(root_);
-  const auto exponent_of = [](std::int32_t bits) { return (bits >> kF32MantissaBits) - kF32Bias; };
-  const std::int32_t *least = least_, *most = most_;
-  float *sum = root_, *amax = amax_;
-  std::int32_t bad = 0;
-  each_channel(channels_, [&](std::int64_t c) {
-    // note: the bits of NaN are beyond those of Inf, or negative, which `least` finds.
-    const std::int32_t smaller = least[c] < most[c] ? least[c] : most[c], size = bits_of(sum[c]) & kAbsMask;
-    // amax^2 in [2^2k, 2^(2k + 2)) is still below its end when rounded, for amax is below its own by its last
-    // place.
-    const std::int32_t k = exponent_of(most[c]) >> 1, scaled = exponent_of(least[c]) - 2 * k;
-    bad |= (size >= static_cast<std::int32_t>(kInfBits) ? 1 : 0) |
-           (exponent_of(smaller) < kSmallestNormalExponent ? 1 : 0) |
-           (scaled < kSmallestNormalExponent ? 1 : 0);
-  });
-  if (bad != 0) return false;
-  each_channel(channels_, [&](std::int64_t c) { sum[c] *= power_of_two(-2 * (exponent_of(most[c]) >> 1)); });
-  // Its exponent is what counts.
-  each_channel(channels_, [&](std::int64_t c) { amax[c] = power_of_two(exponent_of(most[c]) >> 1); });
-  compare(exponent);
+  if (!kernels_.scale_squares(root_, least_, most_, amax_, channels_)) return false;
+  kernels_.exponents(root_, amax_, channels_, exponent);
   return true;
 }
 
@@ -93,22 +73,7 @@ void ChannelNorms::square(const FloatRows& rows) {
 
 void ChannelNorms::exponents(std::int32_t* exponent) {
   squares_.finish(root_);
-  compare(exponent);
-}
-
-void ChannelNorms::compare(std::int32_t* exponent) {
-  constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::min();
-  float* const root = root_;
-  const float* const amax = amax_;
-  each_channel(channels_, [&](std::int64_t c) { root[c] = std::sqrt(root[c]); });
-  each_channel(channels_, [&](std::int64_t c) {
-    const std::int32_t order = norm_order(root[c], amax[c]);
-    exponent[c] = amax[c] > 0 ? order : kNone;
-  });
-  const std::int32_t largest =
-      largest_of_channels(channels_, kNone, [&](std::int64_t c) { return exponent[c]; });
-  each_channel(channels_,
-               [&](std::int64_t c) { exponent[c] = channel_exponent(exponent[c], largest, amax[c]); });
+  kernels_.exponents(root_, amax_, channels_, exponent);
 }
 
 }  // namespace octet::quant

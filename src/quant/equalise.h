@@ -50,8 +50,6 @@ class ChannelNorms {
   /// add(rows, sum) for the rows in pieces of the tree's leaves.
   template <class AnyRows, class Add>
   void add_to_tree(const AnyRows& rows, const Add& add);
-  /// exponent[c] from amax_ and the sums in root_.
-  void compare(std::int32_t* exponent);
 
   const RowKernels& kernels_;
   std::int64_t channels_;

@@ -75,6 +75,15 @@ struct RowKernels {
   /// sum[c] += x^2, row after row, whatever x is; least[c] and most[c]: of the squares' bits as signed
   /// numbers, and of what was there.
   void (*add_plain_squares)(const Rows& x, float* sum, std::int32_t* least, std::int32_t* most);
+  /// mean_of_scaled() of each sum (mean.h), in its place.
+  void (*means)(float* sum, float divisor, std::int64_t channels);
+  /// What add_plain_squares() gave, once, as the two passes of equalise.h would give it: sum[c] times 2^-2k
+  /// and amax[c] = 2^k, the power of two in the largest |x|. False, and nothing changed, where that cannot
+  /// be: a sum is not finite, or a square is none, or tiny.
+  bool (*scale_squares)(float* sum, const std::int32_t* least, const std::int32_t* most, float* amax,
+                        std::int64_t channels);
+  /// channel_exponent() of each channel from the sum of its scaled squares and its amax.
+  void (*exponents)(const float* sum, const float* amax, std::int64_t channels, std::int32_t* exponent);
   /// group_scale() of each amax by ScaleRule::nearest.
   void (*nearest_scales)(const float* amax, std::int64_t count, float floor, float largest_code, float* scale,
                          float* rscale);

@@ -1,6 +1,7 @@
 // The row kernels in lanes. A translation unit of an instruction set includes this and fills its table with
 // RowsIn<its lane>; see lanes/vector.h for why the lane's tag keeps the units apart.
 #include "quant/packed_rows.inl"
+#include "quant/row_channels.inl"
 #include "quant/row_codes.inl"
 #include "quant/row_lanes.inl"
 #include "quant/row_rotation.inl"
@@ -14,6 +15,7 @@ template <class L>
 struct RowsIn {
   using Rotation = RowRotation<L>;
   using Statistics = RowStatistics<L>;
+  using Channels = RowChannels<L>;
   using Codes = RowCodes<L>;
   using Peak = quant::Peak<L>;
   using Peaks = quant::Peaks<L>;
@@ -125,6 +127,9 @@ struct RowsIn {
                                      Statistics::add,
                                      Statistics::add_squares,
                                      Statistics::add_plain_squares,
+                                     Channels::means,
+                                     Channels::scale_squares,
+                                     Channels::exponents,
                                      Codes::nearest_scales,
                                      Codes::sixteenth_scales,
                                      Codes::codes,

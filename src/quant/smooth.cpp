@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/scratch.h"
-#include "quant/each_channel.h"
 #include "quant/rows.h"
 #include "quant/tree.h"
 
@@ -26,8 +25,7 @@ void token_mean(const TensorView& x, const TokenRange& range, float* mean) {
     t += rows.count;
   }
   sum.finish(mean);
-  const float divisor = mean_divisor(range.length);
-  each_channel(dim, [&](std::int64_t c) { mean[c] = mean_of_scaled(mean[c], divisor); });
+  kernels.means(mean, mean_divisor(range.length), dim);
 }
 
 void anchor_shift(const TensorView& x, const TokenRange& range, const TensorView& anchor, float* shift) {

@@ -117,6 +117,18 @@ Results run(const RowKernels& kernels, DType dtype, std::int64_t channels, bool 
     EXPECT_EQ(most[c], std::bit_cast<std::int32_t>(high));
   }
 
+  std::vector<float> of_powers(plain.size());
+  std::vector<std::int32_t> exponent(plain.size());
+  const bool fits =
+      kernels.scale_squares(plain.data(), least.data(), most.data(), of_powers.data(), channels);
+  EXPECT_TRUE(fits == !with_nan || (dtype == DType::f16 && !fits));  // whose smallest numbers are 0
+  if (fits) kernels.exponents(plain.data(), of_powers.data(), channels, exponent.data());
+  results.add(plain);
+  results.add(of_powers);
+  results.add(exponent);
+  kernels.means(sum.data(), 0.625f, channels);
+  results.add(sum);
+
   if (with_nan) return results;
   std::vector<float> amax = numbers(channels, 11), scale(amax.size()), rscale(amax.size());
   for (float& a : amax) a = std::fabs(a);

@@ -18,7 +18,7 @@
 #include "cuda/quant/one_pass_coders.cuh"
 #include "cuda/quant/squares_again.cuh"
 #include "quant/channel_exponent.h"
-#include "quant/smooth.h"
+#include "quant/mean.h"
 
 namespace octet::cuda {
 

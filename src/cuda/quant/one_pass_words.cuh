@@ -9,7 +9,7 @@
 #include "cuda/quant/one_pass.cuh"
 #include "cuda/quant/squares.cuh"
 #include "cuda/quant/tree_sum.cuh"
-#include "quant/smooth.h"
+#include "quant/mean.h"
 #include "quant/tree.h"
 
 namespace octet::cuda {
@@ -32,7 +32,7 @@ struct OnePassPlan {
   static constexpr int kCopies = 16;
 
   std::int32_t tokens = 0;
-  float mean_factor = 1, mean_divisor = 1;  ///< quant/smooth.h
+  float mean_factor = 1, mean_divisor = 1;  ///< quant/mean.h
   Divider leaves_of_unit{1};                ///< ceil(tokens / 128)
   std::uint32_t leaves = 0, units = 0;
   std::int64_t told = 0;               ///< words that are told, from of_leaves on

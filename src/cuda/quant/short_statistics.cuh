@@ -7,7 +7,7 @@
 #include "cuda/quant/short_rows.cuh"
 #include "cuda/quant/tree_sum.cuh"
 #include "quant/channel_exponent.h"
-#include "quant/smooth.h"
+#include "quant/mean.h"
 
 namespace octet::cuda {
 

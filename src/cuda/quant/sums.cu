@@ -4,7 +4,7 @@
 #include "cuda/quant/sums.cuh"
 #include "cuda/quant/tree_sum.cuh"
 #include "cuda/runtime/launch.cuh"
-#include "quant/smooth.h"
+#include "quant/mean.h"
 
 namespace octet::cuda {
 namespace {
