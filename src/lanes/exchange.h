@@ -84,28 +84,42 @@ OCTET_HD auto largest_lane(V x) {
     return largest_lane_from(x);
 }
 
-/// Lane i of a where i has not the bit kStride, of b where it has; or, where kOther, lane i ^ kStride of it.
-template <int kStride, bool kOther, class V, int... kLane>
-OCTET_HD V alternated(V a, V b, std::integer_sequence<int, kLane...>) {
+// Half of what two vectors hold, the lower half for kPart 0: of every 16 bytes the integers in turns, or the
+// pairs of them one behind the other; of every 32 bytes 16.
+template <int kPart, class V, int... kLane>
+OCTET_HD V integers_in_turns(V a, V b, std::integer_sequence<int, kLane...>) {
+  return __builtin_shufflevector(a, b,
+                                 (kLane / 4 * 4 + 2 * kPart + kLane % 4 / 2 + kLane % 2 * kLanesOf<V>)...);
+}
+template <int kPart, class V, int... kLane>
+OCTET_HD V pairs_joined(V a, V b, std::integer_sequence<int, kLane...>) {
+  return __builtin_shufflevector(a, b,
+                                 (kLane / 4 * 4 + 2 * kPart + kLane % 2 + kLane % 4 / 2 * kLanesOf<V>)...);
+}
+template <int kPart, class V, int... kLane>
+OCTET_HD V fours_joined(V a, V b, std::integer_sequence<int, kLane...>) {
+  constexpr int kFours = kLanesOf<V> / 8;  // of each vector
   return __builtin_shufflevector(
-      a, b, ((kOther ? kLane ^ kStride : kLane) + ((kLane & kStride) ? kLanesOf<V> : 0))...);
+      a, b, ((2 * (kLane / 4 % kFours) + kPart) * 4 + kLane % 4 + kLane / 4 / kFours * kLanesOf<V>)...);
 }
 
 /// Lane i: the largest lane of x[i], of as many vectors of integers as each has lanes. Every step halves the
-/// vectors, and costs two shuffles for two of them. x is overwritten.
+/// vectors, and costs two shuffles for two of them: within 16 bytes while the vectors are many, across at the
+/// end, which takes Zen 5's multipliers. x is overwritten.
 template <class V>
 OCTET_HD V largest_lanes(V (&x)[kLanesOf<V>]) {
   constexpr auto kLanes = std::make_integer_sequence<int, kLanesOf<V>>{};
-  const auto step = [&](auto stride) {
-    constexpr int kStride = decltype(stride)::value;
-    for (int i = 0; i < kStride; ++i)
-      x[i] = MaxI32{}(alternated<kStride, false>(x[i], x[i + kStride], kLanes),
-                      alternated<kStride, true>(x[i], x[i + kStride], kLanes));
-  };
-  if constexpr (kLanesOf < V >> 8) step(std::integral_constant<int, 8>{});
-  if constexpr (kLanesOf < V >> 4) step(std::integral_constant<int, 4>{});
-  step(std::integral_constant<int, 2>{});
-  step(std::integral_constant<int, 1>{});
+  constexpr int kFew = kLanesOf<V> / 4;
+  for (int i = 0; i < 2 * kFew; ++i)
+    x[i] = MaxI32{}(integers_in_turns<0>(x[2 * i], x[2 * i + 1], kLanes),
+                    integers_in_turns<1>(x[2 * i], x[2 * i + 1], kLanes));
+  for (int i = 0; i < kFew; ++i)
+    x[i] = MaxI32{}(pairs_joined<0>(x[2 * i], x[2 * i + 1], kLanes),
+                    pairs_joined<1>(x[2 * i], x[2 * i + 1], kLanes));
+  for (int left = kFew / 2; left > 0; left /= 2)
+    for (int i = 0; i < left; ++i)
+      x[i] = MaxI32{}(fours_joined<0>(x[2 * i], x[2 * i + 1], kLanes),
+                      fours_joined<1>(x[2 * i], x[2 * i + 1], kLanes));
   return x[0];
 }
 

@@ -96,34 +96,41 @@ struct RowCodes {
     }
   }
 
-  /// Codes of rows of kCount wide vectors, whose factors stay in registers.
-  template <int kCount, bool kMultiplies>
+  /// Codes of rows of kCount vectors of a wider lane, whose factors stay in registers.
+  template <class Lane, int kCount, bool kMultiplies>
   static OCTET_HOST void codes_of(const FloatRows& x, const float* factor, const float* rscale,
                                   std::int8_t* out, std::int64_t out_stride) {
-    typename Wide::F32 factors[kCount];
-    for (int i = 0; kMultiplies && i < kCount; ++i) factors[i] = Wide::load(factor + i * Wide::kWidth);
-    const std::int64_t rows = x.count, channels = kCount * Wide::kWidth;
+    typename Lane::F32 factors[kCount];
+    for (int i = 0; kMultiplies && i < kCount; ++i) factors[i] = Lane::load(factor + i * Lane::kWidth);
+    const std::int64_t rows = x.count, channels = kCount * Lane::kWidth;
     for (std::int64_t r = 0; r < rows; ++r) {
       const float* from = x.row(r);
       const float by = rscale[r];
       if (x.next) ask_for(x.next + r * x.stride, 2 * channels, 4 * channels);
       for (int i = 0; i < kCount; ++i) {
-        typename Wide::F32 v = Wide::load(from + i * Wide::kWidth);
-        if constexpr (kMultiplies) v = Wide::mul(v, factors[i]);
-        Wide::store(out + r * out_stride + i * Wide::kWidth,
-                    Wide::to_s8_i32(Wide::nearest_i32(Wide::mul(v, by))));
+        typename Lane::F32 v = Lane::load(from + i * Lane::kWidth);
+        if constexpr (kMultiplies) v = Lane::mul(v, factors[i]);
+        Lane::store(out + r * out_stride + i * Lane::kWidth,
+                    Lane::to_s8_i32(Lane::nearest_i32(Lane::mul(v, by))));
       }
     }
   }
 
+  template <class Lane, int kCount>
+  static void codes_of(const FloatRows& x, const float* factor, const float* rscale, std::int8_t* out,
+                       std::int64_t out_stride) {
+    return factor ? codes_of<Lane, kCount, true>(x, factor, rscale, out, out_stride)
+                  : codes_of<Lane, kCount, false>(x, nullptr, rscale, out, out_stride);
+  }
+
   static void codes(const FloatRows& x, const float* factor, const float* rscale, std::int8_t* out,
                     std::int64_t out_stride) {
-    if (kWidth == 16 && x.channels == Wide::kWidth)
-      return factor ? codes_of<1, true>(x, factor, rscale, out, out_stride)
-                    : codes_of<1, false>(x, factor, rscale, out, out_stride);
-    if (kWidth == 16 && x.channels == 2 * Wide::kWidth)
-      return factor ? codes_of<2, true>(x, factor, rscale, out, out_stride)
-                    : codes_of<2, false>(x, factor, rscale, out, out_stride);
+    if constexpr (kWidth == 16) {
+      using Half = VectorLane<Wide::kWidth / 2, RowTag>;
+      if (x.channels == Half::kWidth) return codes_of<Half, 1>(x, factor, rscale, out, out_stride);
+      if (x.channels == Wide::kWidth) return codes_of<Wide, 1>(x, factor, rscale, out, out_stride);
+      if (x.channels == 2 * Wide::kWidth) return codes_of<Wide, 2>(x, factor, rscale, out, out_stride);
+    }
     if (factor)
       encode_rows(
           x,

@@ -104,20 +104,14 @@ struct RowsIn {
       convert(x, steps, out, peaks);
       return peaks.all.bits();
     }
-    PeaksTogether together(largest);
-    // Stay in the first-level cache from one pass over them to the next.
-    constexpr std::int64_t kRows = PeaksTogether::kRows;
-    const std::int64_t row_bytes = x.stride * bytes_of_number(x.dtype);
-    for (std::int64_t r = 0; r < x.count; r += kRows) {
-      Rows some = x;
-      some.data = x.row(r);
-      if (x.next) some.next = static_cast<const char*>(x.next) + r * row_bytes;
-      some.count = x.count - r < kRows ? x.count - r : kRows;
-      together.peaks.largest = largest ? largest + r : nullptr;
-      read_rotated(some, steps, {out.data + r * out.stride, out.stride, out.channels}, together);
-      together.end(some.count);
-    }
-    return together.peaks.all.bits();
+    return peaks_of_rows<L>(
+        x.count, largest, [&](std::int64_t first, std::int64_t count, PeaksTogether& peaks) {
+          Rows some = x;
+          some.data = x.row(first), some.count = count;
+          if (x.next)
+            some.next = static_cast<const char*>(x.next) + first * x.stride * bytes_of_number(x.dtype);
+          read_rotated(some, steps, {out.data + first * out.stride, out.stride, out.channels}, peaks);
+        });
   }
 
   static constexpr RowKernels kTable{floats,

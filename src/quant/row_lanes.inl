@@ -125,8 +125,8 @@ struct Peaks {
 };
 
 /// The same of up to kRows rows, the largest lanes of as many of which as a register has lanes are found
-/// together. note: 6 % of the butterfly's time on Zen 4. Rows that are only looked at take a fifth longer
-/// so.
+/// together. note: 6 % of the butterfly's time on Zen 4. Rows of 32 and 64 channels that are only looked at
+/// take 5.4 -> 4.2 and 6.8 -> 5.6 cycles so on Zen 5; on Zen 4 they took a fifth longer.
 template <class L>
 struct PeaksTogether {
   static constexpr std::int64_t kRows = 16;
@@ -160,6 +160,21 @@ struct PeaksTogether {
     }
   }
 };
+
+/// body(first, count, peaks) for rows that stay in the first-level cache from one pass over them to the next;
+/// largest: [row], or null. Returns the largest of all.
+template <class L, class Body>
+OCTET_HOST std::uint32_t peaks_of_rows(std::int64_t rows, std::uint32_t* largest, const Body& body) {
+  constexpr std::int64_t kRows = PeaksTogether<L>::kRows;
+  PeaksTogether<L> together(largest);
+  for (std::int64_t r = 0; r < rows; r += kRows) {
+    const std::int64_t count = rows - r < kRows ? rows - r : kRows;
+    together.peaks.largest = largest ? largest + r : nullptr;
+    body(r, count, together);
+    together.end(count);
+  }
+  return together.peaks.all.bits();
+}
 
 }  // namespace
 }  // namespace octet::quant

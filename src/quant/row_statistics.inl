@@ -15,29 +15,35 @@ struct RowStatistics {
 
   /// A row's channels are kCount vectors, whose factors stay in registers.
   template <int kCount, bool kMultiplies>
-  static OCTET_HOST void row_largest_of(const FloatRows& x, const float* factor, Peaks& peaks) {
+  static OCTET_HOST std::uint32_t row_largest_of(const FloatRows& x, const float* factor,
+                                                 std::uint32_t* largest) {
     typename L::F32 factors[kCount];
     for (int i = 0; kMultiplies && i < kCount; ++i) factors[i] = L::load(factor + i * kWidth);
-    for (std::int64_t r = 0; r < x.count; ++r) {
-      Peak peak;
-      const float* row = x.row(r);
-      if (x.next) ask_for(x.next + r * x.stride, 0, 2 * x.channels);  // one half, codes() the other
-      for (int i = 0; i < kCount; ++i) {
-        typename L::F32 v = L::load(row + i * kWidth);
-        if constexpr (kMultiplies) v = v * factors[i];
-        peak.see(L{}, v);
-      }
-      peaks.see(r, peak);
-    }
+    return peaks_of_rows<L>(
+        x.count, largest, [&](std::int64_t first, std::int64_t count, PeaksTogether<L>& peaks) {
+          for (std::int64_t r = 0; r < count; ++r) {
+            Peak peak;
+            const float* row = x.row(first + r);
+            if (x.next) ask_for(x.next + (first + r) * x.stride, 0, 2 * x.channels);  // codes() the rest
+            for (int i = 0; i < kCount; ++i) {
+              typename L::F32 v = L::load(row + i * kWidth);
+              if constexpr (kMultiplies) v = v * factors[i];
+              peak.see(L{}, v);
+            }
+            peaks.see(r, peak);
+          }
+        });
   }
 
   template <bool kMultiplies>
-  static OCTET_HOST void row_largest(const FloatRows& x, const float* factor, Peaks& peaks) {
+  static OCTET_HOST std::uint32_t row_largest(const FloatRows& x, const float* factor,
+                                              std::uint32_t* largest) {
     if constexpr (!simd::kIsPair<typename L::F32>) {
-      if (x.channels == 2 * kWidth) return row_largest_of<2, kMultiplies>(x, factor, peaks);
-      if (x.channels == 4 * kWidth) return row_largest_of<4, kMultiplies>(x, factor, peaks);
-      if (x.channels == 8 * kWidth) return row_largest_of<8, kMultiplies>(x, factor, peaks);
+      if (x.channels == 2 * kWidth) return row_largest_of<2, kMultiplies>(x, factor, largest);
+      if (x.channels == 4 * kWidth) return row_largest_of<4, kMultiplies>(x, factor, largest);
+      if (x.channels == 8 * kWidth) return row_largest_of<8, kMultiplies>(x, factor, largest);
     }
+    Peaks peaks{largest};
     for (std::int64_t r = 0; r < x.count; ++r) {
       Peak peak;
       const float* row = x.row(r);
@@ -53,14 +59,10 @@ struct RowStatistics {
       });
       peaks.see(r, peak);
     }
+    return peaks.all.bits();
   }
   static std::uint32_t row_largest(const FloatRows& x, const float* factor, std::uint32_t* largest) {
-    Peaks peaks{largest};
-    if (factor)
-      row_largest<true>(x, factor, peaks);
-    else
-      row_largest<false>(x, nullptr, peaks);
-    return peaks.all.bits();
+    return factor ? row_largest<true>(x, factor, largest) : row_largest<false>(x, nullptr, largest);
   }
 
   // NaN and Inf are rare, and looking for them costs as much as the statistics: each is taken of all elements
