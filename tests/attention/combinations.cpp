@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <limits>
 #include <sstream>
+#include <stdexcept>
 
 #include "core/schemes.h"
 #include "numerics/contract.h"
@@ -248,8 +249,13 @@ Seeds seeds(std::uint64_t usual) {
   const char* const wanted = std::getenv("OCTET_COMBINATIONS");
   if (!wanted) return {1, usual};
   char* end = nullptr;
-  const std::uint64_t first = std::strtoull(wanted, &end, 10);
-  return *end == '-' ? Seeds{first, std::strtoull(end + 1, nullptr, 10)} : Seeds{1, first};
+  const std::uint64_t number = std::strtoull(wanted, &end, 10);
+  const Seeds chosen = *end == '-' ? Seeds{number, std::strtoull(end + 1, &end, 10)} : Seeds{1, number};
+  if (*end != '\0' || chosen.first < 1 || chosen.last < chosen.first)
+    throw std::invalid_argument(
+        "OCTET_COMBINATIONS is \"" + std::string(wanted) +
+        "\", but it must be a number of seeds, or the first and the last as in 1-2000");
+  return chosen;
 }
 
 }  // namespace octet::testing

@@ -134,6 +134,10 @@ TEST(SupportMatrix, KeysBeyondTheSchemesProofAreRefusedByName) {
     if (info.max_tokens_k == 0x7fffffff) return;
     ++d.tokens_k;
     expect_sentence(validate_desc(d), Code::unsupported, "tokens_k", std::to_string(d.tokens_k));
+    EXPECT_NE(validate_desc(d).message().find("split the keys"), std::string::npos);
+    d.sequences = 2, d.batch = 1;  // whose keys no call could be given in two
+    EXPECT_NE(validate_desc(d).message().find("pack fewer sequences"), std::string::npos)
+        << validate_desc(d).message();
   });
 }
 
