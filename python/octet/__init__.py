@@ -8,9 +8,10 @@ octet.torch has PyTorch operators and the faces of scaled_dot_product_attention 
 is a page of recipes.
 """
 
+from ._attention import Support, attention, error_bound, explain, plan, supported
 from ._cache import KVCache
 from ._merge import merge_states
-from ._plan import AttentionPlan, Support, attention, error_bound, explain, plan, supported
+from ._plan import AttentionPlan
 from ._problem import TensorSpec
 from ._quantize import OperandRecipe, QuantizedTensor, operand_recipe, quantize
 from ._schemes import Recipe, Scheme, SchemeOptions, backends, default_recipe, scheme, schemes, version

@@ -8,7 +8,8 @@ from typing import Any
 
 from . import _abi, _arrays
 from ._abi import check, lib
-from ._plan import AttentionPlan, kept_plan
+from ._kept import kept_plan
+from ._plan import AttentionPlan
 from ._problem import TensorSpec, problem
 from ._schemes import OptionsLike, RecipeLike, recipe_of
 from ._schemes import scheme as scheme_info

@@ -12,7 +12,8 @@ import numpy as np
 from . import _abi, _arrays
 from ._abi import check, enum_name, enum_value, lib
 from ._arrays import NUMPY
-from ._plan import AttentionPlan, kept_plan, offsets
+from ._kept import kept_plan
+from ._plan import AttentionPlan, offsets
 from ._problem import TensorSpec, problem
 from ._schemes import OptionsLike, RecipeLike
 from .errors import refusal

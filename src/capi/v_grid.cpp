@@ -4,8 +4,7 @@
 #include <string>
 
 #include "base/try.h"
-#include "lanes/scalar.h"
-#include "numerics/integer.h"
+#include "numerics/integer_keys.h"
 
 namespace octet::capi {
 namespace {
@@ -26,7 +25,7 @@ Status check_block(const TensorView& x, std::int64_t b, std::int64_t h, std::int
   for (std::int64_t g = begin; g < end; ++g) largest = std::max(largest, scales[g * x.stride[2]]);
   for (std::int64_t g = begin; g < end; ++g) {
     const float s = scales[g * x.stride[2]];
-    if (!IntegerScheme<ScalarLane>::on_grid(s)) {
+    if (!integer::on_grid(s)) {
       return broken(b, h, g, s, "integer takes scales of 2^e * 16 / g with g = 16...31 only");
     }
     if (s < largest * kFloor) {

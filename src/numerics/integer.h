@@ -12,8 +12,10 @@
 #include "numerics/integer_arith.h"
 #include "numerics/integer_bins.h"
 #include "numerics/integer_ends.h"
+#include "numerics/integer_keys.h"
 #include "numerics/integer_quick_ends.h"
 #include "numerics/integer_quotient.h"
+#include "numerics/integer_rough.h"
 #include "numerics/integer_rows.h"
 #include "numerics/integer_term_ends.h"
 #include "numerics/integer_terms.h"
@@ -36,6 +38,7 @@ struct IntegerScheme {
   using Bias = I32;  ///< 2^-10 octave
   using Out = integer::Bins<L>;
   using Merge = IntegerScheme;
+  using Key = integer::Key<L>;
   using Channel = integer::ScaledLanes<L>;  ///< V's scale where it does not vary along tokens, and the
                                             ///< channel's exponent: 32 bits
   static constexpr Operand kQk = Operand::s8, kP = Operand::u8, kV = Operand::s8;
@@ -47,14 +50,10 @@ struct IntegerScheme {
   static constexpr bool kHiddenWeighsNothing = requires { L::kWords; };
   static constexpr int kMassTerms = 16;  ///< of at most 32767 * 7936 each: less than 2^32 together
 
-  static constexpr std::int32_t kUnitBits = 10;  // z in 2^-10 octave: 64 octaves in 16 bits, 0.07 % a unit
+  static constexpr std::int32_t kUnitBits = integer::kUnitBits;
   static constexpr std::int32_t kGridBits =
       6;  // references on a grid of 64 units: P keeps 255 codes up to 4 %
-  static constexpr std::int32_t kFar = 1 << 29;       // distances and biases saturate here: 2^19 octaves
-  static constexpr std::int32_t kVUnit = 16;          // V's scale is 2^e * 16 / multiplier
-  static constexpr std::int32_t kVLargest = 31 << 8;  // eight octaves below the block's largest scale
-  static constexpr std::int32_t kZeroBlock =
-      -200;  // V's exponent in a key block of zeros: below every other one
+  static constexpr std::int32_t kFar = 1 << 29;  // distances and biases saturate here: 2^19 octaves
 
   struct Row {
     integer::Scaled octaves;  ///< q scale * softmax_scale * log2 e, 31 bits
@@ -74,10 +73,6 @@ struct IntegerScheme {
     OCTET_HOST integer::Views<R> views(const Block& block) const {
       return integer::Views<R>::of(*this, block.k, kUnitBits);
     }
-  };
-  struct Key {
-    I32 distance;    ///< log2 of multiplier / 16, 2^-10 octave: P carries V's scale
-    I32 multiplier;  ///< 2^v_exponent * 16 / V's scale, 16...7936: the row sum does not
   };
   /// Outputs before their row's scale is known: 31 bits.
   struct Wide {
@@ -173,9 +168,7 @@ struct IntegerScheme {
     float scale;   ///< the row's
     bool sure;     ///< whether the row has such codes: see kRoughSure
   };
-  /// Where every output times the factor is this close to an integer, that integer is the code:
-  /// docs/numerics/integer.md.
-  static constexpr float kRoughSure = 0.5f - 0x1p-14f;
+  static constexpr float kRoughSure = integer::kRoughSure;
 
   integer::Scaled octaves;  ///< softmax_scale * log2 e, 24 bits
 
@@ -198,23 +191,10 @@ struct IntegerScheme {
   OCTET_HD Block block(float k_scale, float v_largest = 1) const {
     const integer::Scaled v = integer::split(v_largest);
     const std::int32_t up = v.mantissa == 0x800000 ? 23 : 24;
-    return {integer::split(k_scale), v.mantissa == 0 ? kZeroBlock : v.exponent + up};
+    return {integer::split(k_scale), v.mantissa == 0 ? integer::kZeroBlock : v.exponent + up};
   }
-  /// V's scales are 2^e * 16 / g with g in 16...31, up to eight octaves below the block's largest
-  /// (on_grid()).
-  OCTET_HD Key key(const KeyScales<L>& s, const Block& block) const {
-    if constexpr (L::kWidth > 1) {
-      const GridKeys grid = grid_keys(s.v, block);
-      if (grid.on_grid) return grid.keys;
-    }
-    Key keys{};
-    for (int lane = 0; lane < L::kWidth; ++lane) {
-      const OneKey one = one_key(L::get(s.v, lane), block);
-      L::put_i32(keys.distance, lane, one.distance);
-      L::put_i32(keys.multiplier, lane, one.multiplier);
-    }
-    return keys;
-  }
+  /// V's scales are on the grid (integer::on_grid()).
+  OCTET_HD Key key(const KeyScales<L>& s, const Block& block) const { return Key::of(s.v, block.v_exponent); }
   /// Of a place behind a key block's last key: with an accumulator of kHiddenAcc its weight and mass are 0.
   static OCTET_HD Key no_key() { return {kFar, 0}; }
   static constexpr std::int32_t kHiddenAcc = -(1 << 24);  ///< below every sum of 256 products
@@ -227,18 +207,6 @@ struct IntegerScheme {
     constexpr float kMost = static_cast<float>(kFar);
     const F32 units = b * kLog2E * static_cast<float>(1 << kUnitBits);
     return L::nearest_i32(L::max(L::min(units, kMost), -kMost));
-  }
-  /// Whether a scale of V's tokens or blocks is one that key() represents exactly.
-  static OCTET_HD bool on_grid(float v_scale) {
-    constexpr float kLargest = 0x1.fffffep127f;
-    if (!(v_scale >= 0 && v_scale <= kLargest)) return false;
-    const integer::Scaled v = integer::split(v_scale);
-    if (v.mantissa == 0) return true;
-    for (std::int32_t g = 16; g < 32; ++g) {
-      const integer::Scaled s = integer::split(16.0f / static_cast<float>(g));
-      if (s.mantissa == v.mantissa) return true;
-    }
-    return false;
   }
 
   // --- One row against one key block.
@@ -487,46 +455,31 @@ struct IntegerScheme {
     if (exponent <= -kF32Bias) return float_of(1u << (exponent - kLeast));
     return exponent <= kF32Bias ? power_of_two(exponent) : float_of(kF32Inf);
   }
-  /// An output's sum as a float, within 2 * 2^-24: of the halves of its bits the lower one is signed, so that
-  /// nothing cancels.
+  /// An output's sum as a float.
   OCTET_HD F32 rough(const Out& out, const State& state) const {
     // note: most rows' outputs are one bin, and gcc 12 puts a choice of 64-bit lanes into memory.
-    if (state.out_unused == integer::kBins - 1) return rough_of(out.bin[0]);
-    return rough_of(out.total(state.out_unused));
+    if (state.out_unused == integer::kBins - 1) return integer::rough_of<L>(out.bin[0]);
+    return integer::rough_of<L>(out.total(state.out_unused));
   }
   /// The same of only(), but for the row's factor, a fold of 12 bits and zeros.
   OCTET_HD F32 rough(PvAcc pv) const { return L::to_f32(pv); }
-  /// A channel's factor for it, exactly; NaN where it lies out of the range that this way of a row's end has.
-  OCTET_HD F32 rough_channel(const ChannelScales<L>& s) const {
-    constexpr std::int32_t kMost = 60, kNan = 0x7fc00000;
-    const I32 exponent = L::max_i32(L::min_i32(s.exponent, kMost), -kMost);
-    const F32 size = L::max(L::min(s.v, power_of_two(kMost)), power_of_two(-kMost));
-    const I32 power = L::shl_i32(L::add_i32(exponent, kF32Bias), kF32MantissaBits), v = L::bits(s.v);
-    const I32 factor = L::bits(L::mul(s.v, L::from_bits(power)));
-    const I32 of_v = L::select_i32(L::equal_i32(v, 0), factor, kNan);
-    const I32 of_size = L::select_i32(L::equal_i32(L::bits(size), v), factor, of_v);
-    return L::from_bits(L::select_i32(L::equal_i32(exponent, s.exponent), of_size, kNan));
-  }
+  /// A channel's factor for it; NaN: no row of the call ends so.
+  OCTET_HD F32 rough_channel(const ChannelScales<L>& s) const { return integer::rough_channel<L>(s); }
   /// largest: of the row's outputs, their channels' factors in them, in size.
   OCTET_HD Rough rough_ending(const State& state, float largest) const {
-    const RoughRows<One> rows =
-        rough_endings<One>(state.sum.total(), state.out_top - state.sum_top, 1.0f, largest);
+    const auto rows =
+        integer::RoughRows<One>::of(state.sum.total(), state.out_top - state.sum_top, 1.0f, largest);
     if (!rows.sure) return {0, 0, false};
     return {rows.factor, rows.scale, true};
   }
-  /// The same of rows that make their ends together.
+  /// The same of rows that make their ends together. of: sums where `largest` is of rough(sums), which wants
+  /// the row's factor yet.
   template <class R>
-  struct RoughRows {
-    typename R::F32 factor, scale;
-    typename R::Mask sure;
-  };
-  /// of_sums: whether `largest` is of rough(sums), which wants the row's factor yet.
-  template <class R>
-  OCTET_HOST RoughRows<R> rough_endings(const integer::States<R>& states, RoughOf of,
-                                        typename R::F32 largest) const {
+  OCTET_HOST integer::RoughRows<R> rough_endings(const integer::States<R>& states, RoughOf of,
+                                                 typename R::F32 largest) const {
     const auto factor = of == RoughOf::sums ? R::to_f32(R::load(states.out_factor)) : R::broadcast(1.0f);
-    return rough_endings<R>(states.total(), R::sub_i32(R::load(states.out_top), R::load(states.sum_top)),
-                            factor, largest);
+    return integer::RoughRows<R>::of(
+        states.total(), R::sub_i32(R::load(states.out_top), R::load(states.sum_top)), factor, largest);
   }
   OCTET_HD float lse(const State& state, const Row& row) const {
     constexpr double kLn2Q24 = 0.693147180559945309417 / (1 << 24);
@@ -539,75 +492,11 @@ struct IntegerScheme {
   }
 
  private:
-  struct OneKey {
-    std::int32_t distance, multiplier;
-  };
-  static OCTET_HD OneKey one_key(float v_scale, const Block& block) {
-    if (block.v_exponent == kZeroBlock) return {0, kVUnit};
-    const integer::Scaled v = integer::split(v_scale);
-    const std::int32_t up = block.v_exponent + 4 - v.exponent;  // multiplier = 2^up / mantissa
-    std::int64_t multiplier = kVLargest;
-    if (v.mantissa != 0 && up < 40) {
-      // note: below 0 or below kVUnit only for scales of a caller's own that are no numbers, or above
-      // v_largest.
-      multiplier = up < 0 ? kVUnit : integer::quotient((std::int64_t{1} << up) + v.mantissa / 2, v.mantissa);
-      if (multiplier < kVUnit) multiplier = kVUnit;
-    }
-    if (multiplier > kVLargest) multiplier = kVLargest;
-    const std::int64_t octaves_q24 = integer::log2_q24(multiplier) - (std::int64_t{4} << 24);
-    return {static_cast<std::int32_t>(integer::shift_round(octaves_q24, 24 - kUnitBits)),
-            static_cast<std::int32_t>(multiplier)};
-  }
-  /// What key() makes of scales that are on the grid, all lanes at once.
-  struct GridKeys {
-    Key keys;
-    bool on_grid;
-  };
-  static OCTET_HD GridKeys grid_keys(F32 v_scale, const Block& block);
-  /// log2(g / 16) for g = 16...31, 2^-10 octave.
-  struct Distances {
-    float of[16];
-    constexpr Distances() : of{} {
-      for (int i = 0; i < 16; ++i)
-        of[i] = static_cast<float>(
-            integer::shift_round(integer::log2_q24(16 + i) - (std::int64_t{4} << 24), 24 - kUnitBits));
-    }
-  };
   static constexpr std::int32_t kExponentOfZero = -(1 << 28);  // below every other one
   /// The mantissas of those with this exponent, else 0.
   template <class Exponent>
   static OCTET_HD I32 mantissa_at(const Wide& wide, Exponent exponent) {
     return L::select_i32(L::equal_i32(wide.exponent, exponent), wide.mantissa, 0);
-  }
-  template <class R = L>
-  static OCTET_HD typename R::F32 rough_of(const typename R::I64& total) {
-    constexpr float kTwo32 = 4294967296.0f;
-    const auto low = R::low_word(total), high = R::sub_i32(R::high_word(total), R::sra_i32(low, 31));
-    return R::add(R::mul(R::to_f32(high), kTwo32), R::to_f32(low));
-  }
-  /// 2^exponent, a normal number.
-  template <class R>
-  static OCTET_HD typename R::F32 power_of(typename R::I32 exponent) {
-    return R::from_bits(R::shl_i32(R::add_i32(exponent, kF32Bias), kF32MantissaBits));
-  }
-  /// tops: how many bins the highest of the outputs lies above that of the sum.
-  template <class R>
-  static OCTET_HD RoughRows<R> rough_endings(typename R::I64 sum, typename R::I32 tops,
-                                             typename R::F32 out_factor, typename R::F32 largest) {
-    constexpr float kUnit = 128.0f / 255, kLeastCode = 63.75f, kOver = 1 / kLeastCode;
-    constexpr float kLeast = power_of_two(-100), kMost = power_of_two(100);
-    const auto unit = R::mul(R::div(kUnit, rough_of<R>(sum)), out_factor), most = R::mul(largest, unit);
-    const auto not_small = R::less(kLeast, R::min(largest, most));
-    const auto not_large = R::less(R::max(largest, most), kMost);
-    const auto octave = R::sub_i32(R::sra_i32(R::bits(R::mul(most, kOver)), kF32MantissaBits), kF32Bias);
-    const auto exponent = R::add_i32(octave, R::mul_i32(tops, integer::kBinOctaves));
-    const auto not_low = R::less_i32(-kF32Bias, exponent), not_high = R::less_i32(exponent, kF32Bias + 1);
-    const auto factor = R::mul(unit, power_of<R>(R::sub_i32(0, octave)));
-    // The largest code lies in 64...127: from 127.5 on, and below half of that, the scale is another one.
-    // 127.5 is as far from integers as kRoughSure does not let pass.
-    const auto above = R::less(kLeastCode + (0.5f - kRoughSure), R::mul(largest, factor));
-    return {factor, power_of<R>(exponent),
-            static_cast<typename R::Mask>(not_small & not_large & not_low & not_high & above)};
   }
   /// How far an accumulator lies below the row's largest, 2^-10 octave.
   static OCTET_HD I32 far(Acc acc, const View& v) {
@@ -625,39 +514,6 @@ struct IntegerScheme {
     return step.out.slot >= used && step.out.slot < integer::kBins ? step.out.slot + 1 : used;
   }
 };
-
-// A scale 2^e * 16 / g has the mantissa m of 32 / g, but for g = 16, whose mantissa is 1: 32 / m, rounded, is
-// g or 32. Its multiplier is g << k, k = v_exponent - e.
-template <class L>
-OCTET_HD typename IntegerScheme<L>::GridKeys IntegerScheme<L>::grid_keys(F32 v_scale, const Block& block) {
-  constexpr std::int32_t kOctaves = 8, kMost = 31;  // kVLargest = kMost << kOctaves
-  constexpr std::int32_t kOne = kF32Bias << kF32MantissaBits;
-  constexpr Distances kDistances;
-  const I32 bits = L::bits(v_scale);
-  const I32 biased = L::sra_i32(bits, kF32MantissaBits);
-  const I32 mantissa = L::add_i32(bits & ((1 << kF32MantissaBits) - 1), kOne);
-  const I32 near = L::nearest_i32(L::div(32.0f, L::from_bits(mantissa)));
-  const auto is_power = L::equal_i32(near, 32), is_zero = L::equal_i32(bits, 0);
-  const auto is_known =
-      L::equal_i32(L::bits(L::div(32.0f, L::to_f32(near))), L::select_i32(is_power, kOne, mantissa));
-  const auto is_normal = L::less_i32(0, biased) & L::less_i32(biased, 255);
-  const I32 fits = L::select_i32((is_known & is_normal) | is_zero, 0, 1);
-
-  const I32 exponent = L::sub_i32(biased, L::select_i32(is_power, kF32Bias, kF32Bias - 1));
-  const I32 up = L::select_i32(is_zero, kOctaves + 1, L::sub_i32(block.v_exponent, exponent));
-  const auto above = L::less_i32(up, 0), below = L::less_i32(kOctaves, up);
-  const I32 octaves = L::max_i32(L::min_i32(up, kOctaves), 0);
-  const I32 sixteenths = L::select_i32(below, kMost, L::select_i32(above | is_power, kVUnit, near));
-  const I32 fraction = L::nearest_i32(L::gather(kDistances.of, L::sub_i32(sixteenths, kVUnit)));
-  GridKeys grid;
-  grid.on_grid = L::largest_lane_i32(fits) == 0;
-  grid.keys = {L::add_i32(fraction, L::shl_i32(octaves, kUnitBits)),
-               L::shl_i32(sixteenths, as_unsigned(octaves))};
-  // A block of zeros has no largest scale to count from.
-  if (block.v_exponent == kZeroBlock)
-    grid.keys = {L::nearest_i32(L::broadcast(0)), L::nearest_i32(L::broadcast(kVUnit))};
-  return grid;
-}
 
 // c = octaves an accumulator unit, as the product of a row's and a block's mantissa: p * 2^e with 55 bits.
 template <class L>

@@ -15,6 +15,7 @@
 
 #include "base/bits.h"
 #include "lanes/scalar.h"
+#include "numerics/integer_keys.h"
 #include "numerics/integer_window.h"
 #include "ref/reference.h"
 #include "ref/schemes.h"
@@ -285,14 +286,14 @@ TEST(IntegerKey, MultiplierAndDistanceAreExactOnTheGrid) {
           if (e - octaves < -125) continue;
           const float v = std::ldexp(16.0f / static_cast<float>(g), e - octaves);
           const S::Key key = scheme.key({1, v}, block);
-          ASSERT_TRUE(S::on_grid(v));
+          ASSERT_TRUE(integer::on_grid(v));
           ASSERT_EQ(key.multiplier, g << octaves);
           ASSERT_EQ(key.distance, std::lround(1024 * (octaves + std::log2(g / 16.0))));
         }
       }
     }
   }
-  for (const float off : {0.97f, -1.0f, INFINITY, NAN}) EXPECT_FALSE(S::on_grid(off)) << off;
+  for (const float off : {0.97f, -1.0f, INFINITY, NAN}) EXPECT_FALSE(integer::on_grid(off)) << off;
   EXPECT_EQ(scheme.key({1, 0}, scheme.block(1, 0)).multiplier, 16) << "a block of zeros";
 }
 
@@ -312,12 +313,13 @@ TEST(IntegerRange, TheLargestSumsOfTwoToTheTwentyKeysFit) {
                  .sum = integer::place(integer::kNoBin, 15)};
     for (std::int64_t i = 0; i < blocks; ++i) {
       scheme.fold(out, static_cast<std::int32_t>(-255 * 127 * block), step, {});
-      state = scheme.absorb(state, step, block * 32767 * S::kVLargest);
+      state = scheme.absorb(state, step, block * 32767 * integer::kVLargest);
       step.out.moved = step.sum.moved = 0;
     }
     EXPECT_NEAR(static_cast<double>(out.total()) / (-255.0 * 127 * 3922 * 0x1p35), 1, 1e-12);
-    EXPECT_NEAR(static_cast<double>(state.sum.total()) / (32767.0 * S::kVLargest * 3922 / 4096 * 0x1p35), 1,
-                1e-9);
+    EXPECT_NEAR(
+        static_cast<double>(state.sum.total()) / (32767.0 * integer::kVLargest * 3922 / 4096 * 0x1p35), 1,
+        1e-9);
   }
 }
 

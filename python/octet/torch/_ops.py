@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from .. import _arrays
-from .._plan import AttentionPlan, PlansAsGiven, kept_plan
+from .._kept import PlansAsGiven, kept_plan
+from .._plan import AttentionPlan
 from .._problem import problem
 from .._quantize import QuantizedTensor
 from .._schemes import OptionsLike, Recipe, RecipeLike, SchemeOptions, options_of, recipe_of

@@ -3,7 +3,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/attn/softmax.cuh"
+#include "cuda/attn/lane_rows.cuh"
+#include "cuda/attn/operand.cuh"
 
 namespace octet::cuda::attn {
 

@@ -2,8 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "cuda/attn/lane_rows.cuh"
 #include "cuda/attn/operand.cuh"
-#include "cuda/attn/softmax.cuh"
 #include "cuda/tile/kept.cuh"
 
 namespace octet::cuda::attn {

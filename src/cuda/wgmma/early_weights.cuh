@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "cuda/attn/key_arrays.cuh"
-#include "cuda/attn/softmax.cuh"
+#include "cuda/attn/p_words.cuh"
 #include "cuda/tile/quad.cuh"
 #include "numerics/contract.h"
 

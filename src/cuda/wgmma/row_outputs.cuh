@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "cuda/attn/outputs.cuh"
-#include "cuda/attn/softmax.cuh"
+#include "cuda/attn/p_words.cuh"
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/tile/kept.cuh"
 #include "cuda/tile/lines.cuh"
