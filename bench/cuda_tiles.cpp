@@ -65,6 +65,12 @@ constexpr CpuWorkload kShapes[] = {
     {"d128-few", Kind::vision, 8, 6, 6, 256, 256, 128},
     {"1 row", Kind::prefill, 1, 32, 8, 1, 32768, 128},
     {"1 row 4k", Kind::prefill, 1, 32, 8, 1, 4096, 128},
+    {"1 row 2k", Kind::prefill, 1, 32, 8, 1, 2048, 128},
+    {"1 row 8k", Kind::prefill, 1, 32, 8, 1, 8192, 128},
+    {"1 row b2", Kind::prefill, 2, 32, 8, 1, 4096, 128},
+    {"1 row b4", Kind::prefill, 4, 32, 8, 1, 4096, 128},
+    {"1 row b8", Kind::prefill, 8, 32, 8, 1, 4096, 128},
+    {"4 rows", Kind::prefill, 1, 32, 8, 4, 4096, 128},
     {"16 rows", Kind::prefill, 1, 32, 8, 16, 8192, 128},
     {"64 rows", Kind::prefill, 1, 32, 8, 64, 8192, 128},
     {"128 rows", Kind::prefill, 1, 32, 8, 128, 8192, 128},
@@ -130,6 +136,7 @@ std::string text_of(const cuda::Cut& cut) {
   std::string text = fmt::format("{}{} x {}, {}", family, tile.computed, tile.head_dim, cut.warps);
   if (cut.e4m3 == cuda::E4m3::as_f16) text += ", e4m3 as f16";
   if (cut.ranges > 0) text += fmt::format(", {} ranges", cut.ranges);
+  if (cut.merging == cuda::Merging::in_cluster) text += " in a cluster";
   if (cut.heads_with_ranges > 0) text += fmt::format(" of {} heads", cut.heads_with_ranges);
   if (tile.key_parts > 1) text += fmt::format(" x {}", tile.key_parts);
   if (tile.kept_blocks > 0) text += fmt::format(", keys kept for {}", cut.row_tiles);
@@ -203,6 +210,7 @@ Status run(const std::string& command, const std::string& output, const std::str
                         {"key_parts", cuda::mma::kTileTable[row.cut.tile].key_parts},
                         {"lone_blocks", cuda::mma::kTileTable[row.cut.tile].lone_blocks},
                         {"ranges", row.cut.ranges},
+                        {"in_cluster", row.cut.merging == cuda::Merging::in_cluster},
                         {"heads_with_ranges", row.cut.heads_with_ranges},
                         {"kept_blocks", cuda::mma::kTileTable[row.cut.tile].kept_blocks},
                         {"row_tiles", row.cut.row_tiles},

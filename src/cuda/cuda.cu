@@ -11,6 +11,7 @@
 #include "cuda/attn/call.h"
 #include "cuda/cuts.h"
 #include "cuda/hopper_cuts.h"
+#include "cuda/range_cuts.h"
 #include "cuda/ranges.h"
 #include "cuda/runtime/device.h"
 #include "cuda/runtime/table.h"
@@ -221,7 +222,7 @@ Status attend_ranges(const AttentionDesc& d, const Call& call, const Cut& cut, s
   const RangeCut ranges(d, cut);
   const mma::Kernels& kernels = kernels_for(d, cut);
   const std::int64_t rows_a_tile = cut.warps * mma::kRowsAWarp;
-  Call of_ranges = call_of_ranges(call, ranges, rows_a_tile, parts);
+  Call of_ranges = call_of_ranges(call, ranges, rows_a_tile);
   of_ranges.next_starts = NextStarts::early;
   mma::Grid grid;
   grid.warps = cut.warps;
@@ -231,6 +232,11 @@ Status attend_ranges(const AttentionDesc& d, const Call& call, const Cut& cut, s
   grid.ranges = ranges.most;
   grid.heads = static_cast<std::int32_t>(ranges.heads);
   grid.shared_bytes = kernels.shared_bytes(cut.tile, cut.warps);
+  if (cut.merging == Merging::in_cluster) {
+    of_ranges.ranges.are_cluster = grid.ranges_are_cluster = true;
+    return launched(kernels.attend(of_ranges, cut.tile, grid, stream), "attention");
+  }
+  of_ranges = into_parts(of_ranges, ranges, parts);
   OCTET_TRY(launched(kernels.attend(of_ranges, cut.tile, grid, stream), "attention"));
   return launched(merge_ranges(call, ranges, parts, stream), "merging");
 }
@@ -245,7 +251,7 @@ Status attend_by_hopper(const AttentionDesc& d, Call call, const Cut& cut, std::
                    is_packed ? groups_of(d, d.tokens_q, rows) : groups_of_sequence(d.tokens_q, rows)};
   if (cut.ranges == 0) return launched(kernels.attend(call, tile, grid, stream), "attention");
   const RangeCut ranges(d, cut);
-  Call of_ranges = call_of_ranges(call, ranges, rows, parts);
+  Call of_ranges = into_parts(call_of_ranges(call, ranges, rows), ranges, parts);
   of_ranges.next_starts = NextStarts::early;
   grid.rows.count = ranges.first_head;
   if (grid.rows.count > 0) {

@@ -63,6 +63,10 @@ enum class E4m3 : std::int32_t { as_it_is, as_f16 };
 /// of their scheme, with a bias or not, by either family.
 enum class PackedFor : std::int32_t { this_call, any_call };
 
+/// By whom the ranges of a row are merged: a kernel behind theirs, or their blocks of threads, which are a
+/// cluster then (by mma.sync, on sm_90 and newer).
+enum class Merging : std::int32_t { by_kernel, in_cluster };
+
 /// How the kernels cut a problem: a row of their table of tiles (mma/tile.h), which says too whether keys are
 /// cut in parts, and warps of a block of threads that have rows of their own. Kernels of wgmma take what is
 /// packed for that tile. ranges: of the keys of a sequence, at most, each with blocks of threads of its own
@@ -76,6 +80,7 @@ struct Cut {
   E4m3 e4m3 = E4m3::as_it_is;
   std::int32_t ranges = 0, heads_with_ranges = 0, row_tiles = 1;
   PackedFor packed_for = PackedFor::this_call;
+  Merging merging = Merging::by_kernel;
   bool operator==(const Cut&) const = default;
 };
 /// Those that hold a problem that is not refused, and fit the current device; attend() takes the first.

@@ -7,6 +7,7 @@
 
 #include "cuda/hopper_cuts.h"
 #include "cuda/mma/turns.h"
+#include "cuda/range_cuts.h"
 #include "cuda/ranges.h"
 #include "cuda/runtime/device.h"
 #include "quant/quantize.h"
@@ -83,6 +84,12 @@ bool fits(const AttentionDesc& d, const Cut& cut) {
   return bytes > 0 && bytes <= runtime::shared_bytes();
 }
 
+std::int32_t warps_of_rows(std::int64_t rows) {
+  std::int32_t warps = 1;
+  while (warps < mma::kMostWarps && rows > warps * mma::kRowsAWarp) warps *= 2;
+  return warps;
+}
+
 namespace {
 
 /// Whether all blocks of threads of a cut that parts the keys run at once, `most` a processor. Each part has
@@ -94,69 +101,6 @@ bool runs_at_once(const AttentionDesc& d, const Cut& parts) {
   const std::int64_t fit = runtime::blocks_of(kernels_for(d, parts).shared_bytes(parts.tile, parts.warps));
   return fits(d, parts) && blocks_of(d, parts.warps) <= std::min(most, fit) * runtime::processors();
 }
-
-/// Blocks of threads of a call's rows, as many rows as `warps` warps have in each, whose keys are not cut.
-/// joined: query heads that are computed together.
-std::int64_t row_tiles_of(const AttentionDesc& d, std::int64_t joined, std::int32_t warps) {
-  const std::int64_t sequences = d.sequences > 0 ? d.sequences : d.batch;
-  return groups_of_sequence(tokens_of_sequence(d, d.tokens_q) * joined, warps * mma::kRowsAWarp) *
-         (d.heads_q / joined) * sequences;
-}
-
-/// Warps of a block of threads that have so many rows of a head.
-std::int32_t warps_of_rows(std::int64_t rows) {
-  std::int32_t warps = 1;
-  while (warps < mma::kMostWarps && rows > warps * mma::kRowsAWarp) warps *= 2;
-  return warps;
-}
-
-std::int32_t warps_of_ranges(const AttentionDesc& d) {
-  return warps_of_rows(tokens_of_sequence(d, d.tokens_q) * RangeCut(d, 1).joined);
-}
-
-/// Ranges of a sequence of average length that give each of `all` processors so many blocks of threads, as
-/// long as each other. A range has two key blocks or more, and of tiles of many rows one for each warp, for
-/// else its outputs would be as much as its keys.
-std::int64_t even_ranges(const AttentionDesc& d, std::int32_t warps, std::int64_t of_processor,
-                         std::int64_t all) {
-  constexpr std::int64_t kLeast = 2;
-  const std::int64_t blocks = seen_blocks(d), least = std::max<std::int64_t>(kLeast, warps);
-  const std::int64_t tiles = row_tiles_of(d, RangeCut(d, 1).joined, warps);
-  const std::int64_t ranges = std::max<std::int64_t>(std::min(of_processor * all / tiles, blocks / least), 1);
-  return groups_of_sequence(blocks, groups_of_sequence(blocks, ranges));
-}
-
-}  // namespace
-
-/// Ranges of the keys of a call that takes ranges by itself, 0 elsewhere. Where the tiles of all rows leave
-/// half of `all` processors free, so many as give each two blocks of threads, of one warp and up to 64
-/// channels four (docs/cuda-measurements.md). Less than kLeast are not worth merging, unless heads are joined
-/// for them, which more calls are where it leaves half of the tiles or less; packed ones, for their longest
-/// sequences, wherever a row tile has all of one's rows, with up to kLongest times kMostRangeRows of outputs.
-std::int32_t usual_ranges(const AttentionDesc& d, std::int64_t all) {
-  constexpr std::int64_t kOfProcessor = 2, kOfNarrow = 4, kLeastKeys = 1024, kLeast = 4;
-  if (!may_have_ranges(d) || !kernels_for(d, Cut{}).merges_ranges) return 0;
-  if (seen_blocks(d) * d.key_block < kLeastKeys) return 0;
-  const RangeCut cut(d, 1);
-  const std::int32_t warps = warps_of_ranges(d);
-  const std::int64_t tiles = row_tiles_of(d, cut.joined, warps),
-                     sequences = std::max<std::int64_t>(d.sequences, 1);
-  const bool are_few = 2 * tiles <= all;
-  const bool have_one_tile = cut.rows() <= mma::kMostWarps * mma::kRowsAWarp * sequences;
-  const bool saves = have_one_tile && (d.sequences > 0 || 2 * tiles <= row_tiles_of(d, 1, warps));
-  if (!are_few && !saves) return 0;
-  const bool narrow = warps == 1 && mma::kTileTable[tile_of(d)].head_dim <= 64;
-  const std::int64_t rows = cut.count * cut.rows();
-  const std::int64_t ranges = std::max<std::int64_t>(
-      std::min(even_ranges(d, warps, narrow ? kOfNarrow : kOfProcessor, all), kMostRangeRows / rows), 1);
-  if (ranges < kLeast && !saves) return 0;
-  if (d.sequences == 0) return static_cast<std::int32_t>(ranges);
-  const std::int64_t most =
-      std::clamp<std::int64_t>(RangeCut::kLongest * kMostRangeRows / rows, 1, RangeCut::kLongest * ranges);
-  return most > 1 || cut.joined > 1 ? static_cast<std::int32_t>(most) : 0;
-}
-
-namespace {
 
 /// Whether the sequences are as long as each other, each row sees all keys of its own, and no bias is added.
 bool sees_all_keys(const AttentionDesc& d) {
@@ -214,21 +158,6 @@ Cut lone_cut(const AttentionDesc& d, const Cut& usual) {
   return cut;
 }
 
-/// The cut in ranges of a call that takes these; ranges 0: it does not. Of wide rows of bytes all warps that
-/// there may be copy keys, whether they have rows or not (32 over 8 x 1 of 4096 x 128, int8 on an H200: 11.8
-/// us instead of 12.4, batch 32 of it 78 instead of 88; f16 19.6 instead of 14.3, for less blocks of threads
-/// fit).
-Cut range_cut(const AttentionDesc& d) {
-  Cut cut{mma::tile_of_ranges(tile_of(d)), warps_of_ranges(d)};
-  cut.ranges = usual_ranges(d, runtime::processors());
-  if (mma::kTileTable[cut.tile].head_dim > 64 && kernels_for(d, cut).k_bytes == 1)
-    cut.warps = mma::kMostWarps;
-  while (cut.warps > 1 && !fits(d, cut)) cut.warps /= 2;
-  const Cut parts{mma::tile_like(cut.tile, 2, mma::kTileTable[cut.tile].computed), 1};
-  if (cut.warps == 1 && parts.tile >= 0 && fits(d, parts)) cut.tile = parts.tile;
-  return cut;
-}
-
 }  // namespace
 
 /// The smallest tile that holds the problem, or one of its places that keeps the keys of several tiles of
@@ -272,21 +201,6 @@ Cut usual_cut(const AttentionDesc& d) {
 
 namespace {
 
-/// Ranges that a cut may have: that give each processor one block of threads to four.
-std::vector<std::int32_t> ranges_of(const AttentionDesc& d, const Cut& cut) {
-  constexpr std::int64_t kMost = 4;  // blocks of threads a processor
-  const mma::Tile tile = mma::kTileTable[cut.tile];
-  const mma::Tile least = mma::kTileTable[mma::tile_of_ranges(tile_of(d))];
-  if (!may_have_ranges(d) || !kernels_for(d, cut).merges_ranges || !mma::may_have_ranges(tile) ||
-      tile.head_dim != least.head_dim)
-    return {};
-  std::vector<std::int32_t> ranges;
-  for (std::int64_t some = 1; some <= kMost; ++some)
-    ranges.push_back(static_cast<std::int32_t>(even_ranges(d, cut.warps, some, runtime::processors())));
-  ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
-  return ranges;
-}
-
 /// Tiles of rows that a block of threads may have where its tile keeps keys, more than one: powers of two,
 /// and all of a sequence.
 std::vector<std::int32_t> row_tiles_of(const AttentionDesc& d, const Cut& cut) {
@@ -319,7 +233,8 @@ Cut kept_cut(const AttentionDesc& d, std::int64_t capacity) {
   if (cut.family == Family::wgmma && cut.tile == packing.tile &&
       hopper_kernels_for(d, cut.tile, PackedFor::any_call))
     return usual_hopper_cut(d, cut.tile, PackedFor::any_call);
-  if (cut.family == Family::mma && mma::packed_tile(cut.tile) == packing.tile && fits(d, cut)) return cut;
+  if (cut.family == Family::mma && mma::packed_tile(cut.tile) == packing.tile && fits(d, cut))
+    return with_merging(d, cut);
   cut = packing;
   cut.warps = warps_of_rows(tokens_of_sequence(d, d.tokens_q));
   while (cut.warps > 1 && !fits(d, cut)) cut.warps /= 2;
@@ -382,6 +297,9 @@ std::vector<Cut> cuts_of(const AttentionDesc& d) {
         for (const std::int32_t ranges : ranges_of(d, cut)) {
           cut.ranges = ranges;
           if (cut != cuts[0]) cuts.push_back(cut);
+          Cut clusters = cut;
+          clusters.merging = Merging::in_cluster;
+          if (runs_clusters(d, clusters) && clusters != cuts[0]) cuts.push_back(clusters);
         }
       }
     }

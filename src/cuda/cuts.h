@@ -26,13 +26,13 @@ int tile_of(const AttentionDesc& desc);
 const mma::Kernels& kernels_for(const AttentionDesc& desc, const Cut& cut);
 /// Blocks of threads of a call by mma.sync.
 std::int64_t blocks_of(const AttentionDesc& desc, std::int32_t warps);
+/// Warps of a block of threads that have so many rows of a head.
+std::int32_t warps_of_rows(std::int64_t rows);
 /// Whether a cut by mma.sync fits the current device's shared memory.
 bool fits(const AttentionDesc& desc, const Cut& cut);
 
 /// Rows of outputs that ranges leave at most: of f32 16 MiB at 256 channels.
 inline constexpr std::int64_t kMostRangeRows = 16384;
-/// Ranges of the keys of a call that takes ranges by itself, on so many processors; 0 elsewhere.
-std::int32_t usual_ranges(const AttentionDesc& desc, std::int64_t processors);
 
 /// The cut that a call takes.
 Cut usual_cut(const AttentionDesc& desc);

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 
+#include "cuda/attn/merged_row.cuh"
 #include "cuda/attn/sequence.cuh"
 #include "cuda/attn/visibility.cuh"
 #include "cuda/ptx/grid.cuh"
 #include "cuda/runtime/launch.cuh"
 #include "cuda/tile/kept.cuh"
 #include "cuda/tile/quad.cuh"
-#include "numerics/formats.h"
 
 namespace octet::cuda {
 namespace {
@@ -19,24 +19,13 @@ using attn::BlockRange;
 
 constexpr int kLanes = 32, kWarps = 4, kMostDim = 256;
 
-/// Outputs and LSEs of ranges, [range][head][row](channel), and where a call's go.
-struct Merging {
-  Call of_ranges;
+/// Outputs and LSEs of ranges, [range][head][row](channel), and the call that they are of.
+struct RangesOfCall {
+  Call call;
   const float *o_of_ranges, *lse_of_ranges;
-  DeviceTensor o, lse, q_anchor;
   Divider rows, heads;  ///< of a batch entry's head; of an entry
   std::int32_t first_head;
 };
-
-/// A number in the output's format: f16, bf16 or f32.
-__device__ void put(const DeviceTensor& x, std::int64_t at, float number) {
-  if (x.dtype == DType::f16)
-    static_cast<std::uint16_t*>(x.data)[at] = f16_from_f32(number);
-  else if (x.dtype == DType::bf16)
-    static_cast<std::uint16_t*>(x.data)[at] = bf16_from_f32(number);
-  else
-    static_cast<float*>(x.data)[at] = number;
-}
 
 /// Of what the lanes of a warp have, in each of them.
 template <class Join>
@@ -53,11 +42,10 @@ __device__ std::int32_t sequence_before(const DeviceSequences& all, std::int32_t
   return __reduce_add_sync(tile::kAllLanes, begun) - 1;
 }
 
-/// o = sum of o_r e^(lse_r - lse), lse = log of the sum of e^lse_r, of one row: each warp adds every so many
-/// ranges. A range of which the row sees no key has an LSE of minus infinity.
-__global__ void __launch_bounds__(kLanes* kWarps) merge(const __grid_constant__ Merging m) {
+/// One row a block of threads, of whose ranges each warp adds every so many.
+__global__ void __launch_bounds__(kLanes* kWarps) merge(const __grid_constant__ RangesOfCall m) {
   __shared__ float sums[kWarps][kMostDim];
-  const Call& call = m.of_ranges;
+  const Call& call = m.call;
   // note: what the compiler knows to be the same in all threads has too few registers.
   const std::int32_t first = tile::kept(static_cast<std::int32_t>(blockIdx.x)),
                      thread = static_cast<std::int32_t>(threadIdx.x);
@@ -65,8 +53,8 @@ __global__ void __launch_bounds__(kLanes* kWarps) merge(const __grid_constant__ 
   const std::int32_t number = m.first_head + of_ranges, batch = number / m.heads,
                      head = number - batch * m.heads;
   const std::int32_t warp = thread / kLanes, lane = thread % kLanes, dim = call.dim_v;
-  const std::int32_t token = row / call.queries.rows_a_token,
-                     of_joined = row - token * call.queries.rows_a_token;
+  const attn::MergedRow merged(call, batch, head, row);
+  const std::int32_t token = merged.token();
   const std::int64_t rows_of_range = gridDim.x;
   const auto lse_of = [&](std::int32_t r) { return m.lse_of_ranges[first + r * rows_of_range]; };
   ptx::wait_for_earlier_kernels();
@@ -79,24 +67,18 @@ __global__ void __launch_bounds__(kLanes* kWarps) merge(const __grid_constant__ 
       attn::visible_blocks(call, queries.length, attn::sequence_at(call.keys, index).length);
   const std::int32_t each = attn::blocks_a_range(call, seen),
                      ranges = (max(seen.end - seen.begin, 1) + each - 1) / each;
-  float most = kMinusInfinity, mass = 0;
+  float most = kMinusInfinity;
   for (std::int32_t r = lane; r < ranges; r += kLanes) most = fmaxf(most, lse_of(r));
-  most = over_warp(most, [](float a, float b) { return fmaxf(a, b); });
-  const bool sees = most > kMinusInfinity;
-  const float origin = sees ? most : 0.0f;
-  for (std::int32_t r = lane; r < ranges; r += kLanes) mass += expf(lse_of(r) - origin);
-  mass = over_warp(mass, [](float a, float b) { return a + b; });
-  // Two units off in the last place at most, of 1 and more; a division would call a function.
-  const float share = sees ? __fdividef(1.0f, mass) : 0.0f;
+  attn::RangeWeights weights(over_warp(most, [](float a, float b) { return fmaxf(a, b); }));
+  for (std::int32_t r = lane; r < ranges; r += kLanes) weights.mass += weights.of(lse_of(r));
+  weights.mass = over_warp(weights.mass, [](float a, float b) { return a + b; });
+  const float share = weights.share();
 
-  const auto at = [&](const DeviceTensor& x) {
-    return x.along(0, batch) + x.along(1, head * call.queries.rows_a_token + of_joined) + x.along(2, token);
-  };
   constexpr int kOfLane = kMostDim / kLanes;
   float sum[kOfLane] = {};
 #pragma unroll 4
   for (std::int32_t r = warp; r < ranges; r += kWarps) {
-    const float weight = expf(lse_of(r) - origin);
+    const float weight = weights.of(lse_of(r));
     const float* const o = m.o_of_ranges + (first + r * rows_of_range) * dim + lane;
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i)
@@ -109,12 +91,9 @@ __global__ void __launch_bounds__(kLanes* kWarps) merge(const __grid_constant__ 
     float all = 0;
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) all += sums[w][c];
-    put(m.o, at(m.o) + m.o.along(3, c), sees ? all * share : 0.0f);
+    merged.put(c, all, weights, share);
   }
-  if (thread != 0 || !m.lse.data) return;
-  double total = sees ? static_cast<double>(most) + static_cast<double>(logf(mass)) : double{kMinusInfinity};
-  if (sees && m.q_anchor.data) total += static_cast<const float*>(m.q_anchor.data)[at(m.q_anchor)];
-  static_cast<float*>(m.lse.data)[at(m.lse)] = static_cast<float>(total);
+  if (thread == 0) merged.put_lse(weights);
 }
 
 /// Numbers of a head that a range leaves, and where LSEs stand behind outputs.
@@ -171,12 +150,16 @@ RangeCut::RangeCut(const AttentionDesc& d, const Cut& cut) : RangeCut(d, cut.ran
   stride = count;
 }
 
-Call call_of_ranges(Call call, const RangeCut& cut, std::int64_t rows_a_tile, std::byte* parts) {
+Call call_of_ranges(Call call, const RangeCut& cut, std::int64_t rows_a_tile) {
   const auto joined = static_cast<std::int32_t>(cut.joined);
   call.group = Divider(call.group / joined), call.queries.rows_a_token = Divider(joined);
   call.queries.groups = Divider((cut.rows() + rows_a_tile - 1) / rows_a_tile);
   call.has_ranges = true;
   call.ranges = {Divider(cut.most), cut.least_blocks, static_cast<std::int32_t>(cut.stride)};
+  return call;
+}
+
+Call into_parts(Call call, const RangeCut& cut, std::byte* parts) {
   call.o = from_head(parts, cut, outputs_of_head(cut), cut.dim);
   call.o_in_chunks = cut.dim % 4 == 0;
   call.lse = from_head(lse_of(cut, parts), cut, cut.rows(), 1);
@@ -187,15 +170,12 @@ Call call_of_ranges(Call call, const RangeCut& cut, std::int64_t rows_a_tile, st
 
 int merge_ranges(const Call& call, const RangeCut& cut, std::byte* parts, void* stream) {
   constexpr std::int64_t kAnyTile = 1;
-  const Merging m{call_of_ranges(call, cut, kAnyTile, parts),
-                  reinterpret_cast<const float*>(parts),
-                  reinterpret_cast<const float*>(lse_of(cut, parts)),
-                  call.o,
-                  call.lse,
-                  call.q_anchor,
-                  Divider(cut.rows()),
-                  Divider(cut.heads),
-                  static_cast<std::int32_t>(cut.first_head)};
+  const RangesOfCall m{call_of_ranges(call, cut, kAnyTile),
+                       reinterpret_cast<const float*>(parts),
+                       reinterpret_cast<const float*>(lse_of(cut, parts)),
+                       Divider(cut.rows()),
+                       Divider(cut.heads),
+                       static_cast<std::int32_t>(cut.first_head)};
   return runtime::launch(merge, static_cast<unsigned>(cut.count * cut.rows()), kLanes * kWarps, 0, stream, m);
 }
 

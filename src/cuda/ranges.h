@@ -47,10 +47,11 @@ std::int64_t tokens_of_sequence(const AttentionDesc& desc, std::int64_t tokens);
 std::int64_t seen_blocks(const AttentionDesc& desc);
 
 /// The call of all ranges, of heads numbered as the call numbers them; rows_a_tile: of a block of threads.
-/// parts: cut.bytes(), aligned to 16.
-Call call_of_ranges(Call call, const RangeCut& cut, std::int64_t rows_a_tile, std::byte* parts);
+Call call_of_ranges(Call call, const RangeCut& cut, std::int64_t rows_a_tile);
+/// The same whose ranges leave their outputs and LSEs for merge_ranges(). parts: cut.bytes(), aligned to 16.
+Call into_parts(Call of_ranges, const RangeCut& cut, std::byte* parts);
 
-/// The call's outputs and LSEs from those that call_of_ranges() leaves. Asynchronous; a cudaError_t, 0 for
+/// The call's outputs and LSEs from those that into_parts() leaves. Asynchronous; a cudaError_t, 0 for
 /// success.
 int merge_ranges(const Call& call, const RangeCut& cut, std::byte* parts, void* stream);
 

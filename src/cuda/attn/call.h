@@ -72,6 +72,10 @@ struct KeyRanges {
   /// From a range's outputs to the next one's: entries of the batch axis for mma.sync's kernels, heads for
   /// Hopper's, which may have some heads of an entry. (mma.sync's of sm_80 spill by heads.)
   std::int32_t stride = 0;
+  /// Whether the blocks of threads of a tile of rows are a cluster, which merges these itself
+  /// (attn/merge_in_cluster.cuh). The largest clusters there are have kMostOfCluster.
+  bool are_cluster = false;
+  static constexpr std::int32_t kMostOfCluster = 16;
 };
 
 /// Key blocks of each sequence that a packing launch has where it has not all: `count`, from number `first`

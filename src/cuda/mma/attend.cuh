@@ -13,6 +13,7 @@
 #include "cuda/attn/epilogue.cuh"
 #include "cuda/attn/key_block.cuh"
 #include "cuda/attn/key_parts.cuh"
+#include "cuda/attn/merge_in_cluster.cuh"
 #include "cuda/attn/operand.cuh"
 #include "cuda/attn/outputs.cuh"
 #include "cuda/attn/rows.cuh"
@@ -73,8 +74,8 @@ class Attention : protected Loads<S, kTile> {
     if (has_ranges()) [[unlikely]] {
       const auto number = static_cast<std::int32_t>(blockIdx.z);
       range = range_of(call_, visible_blocks(call_, queries.length, keys.length), number);
-      // The first one ends the rows of a sequence that sees no key.
-      if (number > 0 && range.begin >= range.end) return;
+      // The first one ends the rows of a sequence that sees no key; of a cluster all come to its end.
+      if (number > 0 && range.begin >= range.end && !call_.ranges.are_cluster) return;
     }
     const std::int32_t head = static_cast<std::int32_t>(blockIdx.y);
     const Queries q(call_, queries, head);
@@ -201,6 +202,7 @@ class Attention : protected Loads<S, kTile> {
       }
     }
     const auto ends = end_rows(scheme_, outputs, rows, shared_.channels, store, staged);
+    if (merges_in_cluster<kRowsALane>(rows, staged, known)) return true;
     __syncwarp();
     const std::int32_t first = known.begin + first_row_of_warp(), all = rows_of(known.queries);
     store.template rows<kRowsAWarp, kWordsTogether<S>>(staged, first, all, call_.dim_v);
@@ -223,10 +225,30 @@ class Attention : protected Loads<S, kTile> {
       end_part<Own::before>(scheme_, outputs, parts.of[1], rows[0], shared_.channels, store, staged);
     else
       end_part<Own::after>(scheme_, outputs, parts.of[0], rows[0], shared_.channels, store, staged);
+    if (merges_in_cluster<1>(rows, staged, known)) return;
     __syncwarp();
     const std::int32_t all = rows_of(known.queries);
     store.template rows<kRowsAPart, kWordsTogether<S>>(staged, known.begin + first, all, call_.dim_v);
     store_ends<1>(scheme_, rows, Ends<S>{}, store, known.begin + first_row_of_warp(), flipped_rows(), all);
+  }
+
+  /// Whether ranges are a cluster's; then the first kRows of each lane's rows, which the warp has `staged`,
+  /// are merged with those of the other ranges.
+  template <int kRows>
+  __device__ __forceinline__ bool merges_in_cluster(const Rows& rows, StagedRow<kTile.head_dim>* staged,
+                                                    const Known& known) {
+    if constexpr (kMayHaveRanges && ptx::kHasClusters) {
+      if (!call_.ranges.are_cluster) [[likely]]
+        return false;
+      stage_lses<kRows>(scheme_, rows, staged);
+      const std::int32_t count = min(rows_of(known.queries) - known.begin, std::int32_t{rows_a_block_});
+      merge_in_cluster(call_, shared_.outputs,
+                       StagedTile{known.begin, count, known.batch, static_cast<std::int32_t>(blockIdx.y)},
+                       Threads::number(), Threads::count());
+      return true;
+    } else {
+      return false;
+    }
   }
 
   __device__ __forceinline__ RowStore store_of(const Known& known) const {

@@ -8,7 +8,10 @@
 #include "cuda/mma/launch.h"
 #include "cuda/mma/pack_constants.cuh"
 #include "cuda/mma/with_tile.cuh"
+#include "cuda/runtime/allow.cuh"
+#include "cuda/runtime/clusters.h"
 #include "cuda/runtime/launch.cuh"
+#include "cuda/runtime/launch_clusters.cuh"
 #include "lanes/device.h"
 
 namespace octet::cuda::mma {
@@ -22,17 +25,19 @@ class Launches {
  public:
   static int attend(const Call& call, int tile, const Grid& grid, void* stream) {
     return with_tile(tile, [&]<int kIndex>() {
-      constexpr std::size_t kWithoutAsking = 48 * 1024;  // more must be asked for
       if constexpr (has_tile<kIndex>()) {
         const auto bytes = static_cast<std::size_t>(grid.shared_bytes);
-        if (bytes > kWithoutAsking) {
-          const cudaError_t error = cudaFuncSetAttribute(
-              mma::attend<S, kIndex>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-          if (error != cudaSuccess) return error;
-        }
+        const cudaError_t allowed = runtime::allow_shared_bytes(
+            reinterpret_cast<const void*>(mma::attend<S, kIndex>), grid.shared_bytes);
+        if (allowed != cudaSuccess) return allowed;
         const dim3 blocks(static_cast<unsigned>(grid.groups), static_cast<unsigned>(grid.heads),
                           static_cast<unsigned>(grid.ranges));
         const dim3 threads(static_cast<unsigned>(grid.warps) * 32, kTileTable[kIndex].key_parts);
+        if (grid.ranges_are_cluster) {
+          const dim3 cluster(1, 1, blocks.z);
+          return runtime::launch_clusters(mma::attend<S, kIndex>, cluster, blocks, threads, bytes, stream,
+                                          call);
+        }
         return runtime::launch(mma::attend<S, kIndex>, blocks, threads, bytes, stream, call);
       } else {
         return cudaErrorInvalidValue;
@@ -50,9 +55,21 @@ class Launches {
     return bytes;
   }
 
+  static std::int64_t clusters(int tile, const Grid& grid) {
+    std::int64_t clusters = 0;
+    with_tile(tile, [&]<int kIndex>() {
+      if constexpr (has_tile<kIndex>() && may_have_ranges(kTileTable[kIndex]))
+        clusters =
+            runtime::clusters_at_once({reinterpret_cast<const void*>(mma::attend<S, kIndex>), grid.ranges,
+                                       grid.warps * 32 * kTileTable[kIndex].key_parts, grid.shared_bytes});
+      return cudaSuccess;
+    });
+    return clusters;
+  }
+
   static constexpr Kernels table(Launch pack) {
     Kernels k{};
-    k.pack = pack, k.attend = attend, k.shared_bytes = shared_bytes;
+    k.pack = pack, k.attend = attend, k.shared_bytes = shared_bytes, k.clusters = clusters;
     k.k_bytes = attn::Element<S::kQk>::kBytes, k.v_bytes = attn::Element<S::kV>::kBytes;
     k.key_bytes = std::is_empty_v<typename S::Key> ? 0 : sizeof(typename S::Key);
     k.block_bytes = std::is_empty_v<typename S::Block> ? 0 : sizeof(typename S::Block);

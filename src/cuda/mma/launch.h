@@ -14,6 +14,7 @@ struct Grid {
   std::int32_t ranges = 1;        ///< of keys (cuda/ranges.h)
   std::int32_t warps = 1;         ///< of a block, each with rows of its own; pack has its own
   std::int64_t shared_bytes = 0;  ///< of a block: what it needs or more; pack asks for its own
+  bool ranges_are_cluster = false;
 };
 
 /// Asynchronous on the stream (a cudaStream_t); a cudaError_t, 0 for success.
@@ -22,6 +23,7 @@ using Launch = int (*)(const Call& call, int tile, const Grid& grid, void* strea
 struct Kernels {
   Launch pack, attend;
   std::int64_t (*shared_bytes)(int tile, std::int32_t warps);   ///< of a block of attend; 0: no such tile
+  std::int64_t (*clusters)(int tile, const Grid& grid);         ///< that run at once on the current device
   std::int32_t k_bytes, v_bytes;                                ///< of an element in the products
   std::int32_t key_bytes, block_bytes, channel_bytes;           ///< of constants; 0: none
   bool multiplies_e4m3;                                         ///< which not all devices do

@@ -5,6 +5,13 @@
 
 namespace octet::cuda::ptx {
 
+/// Whether the code that is compiled knows clusters.
+#if __CUDA_ARCH__ >= 900
+inline constexpr bool kHasClusters = true;
+#else
+inline constexpr bool kHasClusters = false;
+#endif
+
 /// What the thread has written in shared memory is there for all threads of the cluster that have waited for
 /// it. All threads of a warp; a barrier is arrived at and then waited for.
 __device__ __forceinline__ void arrive_at_cluster() {
@@ -34,6 +41,22 @@ __device__ __forceinline__ std::uint32_t load_word_of(std::uint32_t rank, std::u
       : "memory");
 #endif
   return word;
+}
+/// Four such words; at: a multiple of 16.
+__device__ __forceinline__ float4 load_four_of(std::uint32_t rank, std::uint32_t at) {
+  float4 four{};
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n"
+      ".reg .u32 there;\n"
+      "mapa.shared::cluster.u32 there, %4, %5;\n"
+      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n"
+      "}"
+      : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
+      : "r"(at), "r"(rank)
+      : "memory");
+#endif
+  return four;
 }
 
 }  // namespace octet::cuda::ptx

@@ -187,7 +187,7 @@ void launch_held_of(std::span<ShortOperand> operands, void* stream) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          static_cast<int>(runtime::shared_bytes()));
     if (cluster > 1)
-      runtime::launch_clusters(kernel, cluster, blocks, threads, bytes, stream, all);
+      runtime::launch_clusters(kernel, dim3(cluster), dim3(blocks), threads, bytes, stream, all);
     else
       runtime::launch(kernel, blocks, threads, bytes, stream, all);
   };
