@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cuda/attn/merged_row.cuh"
+#include "cuda/attn/merged_number.cuh"
 #include "cuda/attn/sequence.cuh"
 #include "cuda/attn/visibility.cuh"
 #include "cuda/ptx/grid.cuh"
@@ -19,10 +19,13 @@ using attn::BlockRange;
 
 constexpr int kLanes = 32, kWarps = 4, kMostDim = 256;
 
-/// Outputs and LSEs of ranges, [range][head][row](channel), and the call that they are of.
+/// Outputs and LSEs of ranges, [range][head][row](channel), and where a call's go.
+/// note: o, lse and q_anchor stand here, for read from their places in the call, in another order of the
+/// kernel's parameters, a merging took 1.1 us longer (H200).
 struct RangesOfCall {
-  Call call;
+  Call of_ranges;
   const float *o_of_ranges, *lse_of_ranges;
+  DeviceTensor o, lse, q_anchor;
   Divider rows, heads;  ///< of a batch entry's head; of an entry
   std::int32_t first_head;
 };
@@ -42,10 +45,11 @@ __device__ std::int32_t sequence_before(const DeviceSequences& all, std::int32_t
   return __reduce_add_sync(tile::kAllLanes, begun) - 1;
 }
 
-/// One row a block of threads, of whose ranges each warp adds every so many.
+/// o = sum of o_r e^(lse_r - lse), lse = log of the sum of e^lse_r, of one row: each warp adds every so many
+/// ranges. A range of which the row sees no key has an LSE of minus infinity.
 __global__ void __launch_bounds__(kLanes* kWarps) merge(const __grid_constant__ RangesOfCall m) {
   __shared__ float sums[kWarps][kMostDim];
-  const Call& call = m.call;
+  const Call& call = m.of_ranges;
   // note: what the compiler knows to be the same in all threads has too few registers.
   const std::int32_t first = tile::kept(static_cast<std::int32_t>(blockIdx.x)),
                      thread = static_cast<std::int32_t>(threadIdx.x);
@@ -53,8 +57,8 @@ __global__ void __launch_bounds__(kLanes* kWarps) merge(const __grid_constant__ 
   const std::int32_t number = m.first_head + of_ranges, batch = number / m.heads,
                      head = number - batch * m.heads;
   const std::int32_t warp = thread / kLanes, lane = thread % kLanes, dim = call.dim_v;
-  const attn::MergedRow merged(call, batch, head, row);
-  const std::int32_t token = merged.token();
+  const std::int32_t token = row / call.queries.rows_a_token,
+                     of_joined = row - token * call.queries.rows_a_token;
   const std::int64_t rows_of_range = gridDim.x;
   const auto lse_of = [&](std::int32_t r) { return m.lse_of_ranges[first + r * rows_of_range]; };
   ptx::wait_for_earlier_kernels();
@@ -67,18 +71,23 @@ __global__ void __launch_bounds__(kLanes* kWarps) merge(const __grid_constant__ 
       attn::visible_blocks(call, queries.length, attn::sequence_at(call.keys, index).length);
   const std::int32_t each = attn::blocks_a_range(call, seen),
                      ranges = (max(seen.end - seen.begin, 1) + each - 1) / each;
-  float most = kMinusInfinity;
+  float most = kMinusInfinity, mass = 0;
   for (std::int32_t r = lane; r < ranges; r += kLanes) most = fmaxf(most, lse_of(r));
-  attn::RangeWeights weights(over_warp(most, [](float a, float b) { return fmaxf(a, b); }));
-  for (std::int32_t r = lane; r < ranges; r += kLanes) weights.mass += weights.of(lse_of(r));
-  weights.mass = over_warp(weights.mass, [](float a, float b) { return a + b; });
-  const float share = weights.share();
+  most = over_warp(most, [](float a, float b) { return fmaxf(a, b); });
+  const bool sees = most > kMinusInfinity;
+  const float origin = sees ? most : 0.0f;
+  for (std::int32_t r = lane; r < ranges; r += kLanes) mass += expf(lse_of(r) - origin);
+  mass = over_warp(mass, [](float a, float b) { return a + b; });
+  const float share = sees ? attn::share_of(mass) : 0.0f;
 
+  const auto at = [&](const DeviceTensor& x) {
+    return x.along(0, batch) + x.along(1, head * call.queries.rows_a_token + of_joined) + x.along(2, token);
+  };
   constexpr int kOfLane = kMostDim / kLanes;
   float sum[kOfLane] = {};
 #pragma unroll 4
   for (std::int32_t r = warp; r < ranges; r += kWarps) {
-    const float weight = weights.of(lse_of(r));
+    const float weight = expf(lse_of(r) - origin);
     const float* const o = m.o_of_ranges + (first + r * rows_of_range) * dim + lane;
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i)
@@ -91,9 +100,12 @@ __global__ void __launch_bounds__(kLanes* kWarps) merge(const __grid_constant__ 
     float all = 0;
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) all += sums[w][c];
-    merged.put(c, all, weights, share);
+    attn::put_number(m.o, at(m.o) + m.o.along(3, c), sees ? all * share : 0.0f);
   }
-  if (thread == 0) merged.put_lse(weights);
+  if (thread != 0 || !m.lse.data) return;
+  double total = sees ? attn::merged_lse(most, mass) : double{kMinusInfinity};
+  if (sees && m.q_anchor.data) total += static_cast<const float*>(m.q_anchor.data)[at(m.q_anchor)];
+  static_cast<float*>(m.lse.data)[at(m.lse)] = static_cast<float>(total);
 }
 
 /// Numbers of a head that a range leaves, and where LSEs stand behind outputs.
@@ -170,9 +182,12 @@ Call into_parts(Call call, const RangeCut& cut, std::byte* parts) {
 
 int merge_ranges(const Call& call, const RangeCut& cut, std::byte* parts, void* stream) {
   constexpr std::int64_t kAnyTile = 1;
-  const RangesOfCall m{call_of_ranges(call, cut, kAnyTile),
+  const RangesOfCall m{into_parts(call_of_ranges(call, cut, kAnyTile), cut, parts),
                        reinterpret_cast<const float*>(parts),
                        reinterpret_cast<const float*>(lse_of(cut, parts)),
+                       call.o,
+                       call.lse,
+                       call.q_anchor,
                        Divider(cut.rows()),
                        Divider(cut.heads),
                        static_cast<std::int32_t>(cut.first_head)};

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "cuda/attn/lane_rows.cuh"
-#include "cuda/attn/merged_row.cuh"
+#include "cuda/attn/merged_number.cuh"
 #include "cuda/attn/row_store.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/tile/quad.cuh"
@@ -82,25 +82,33 @@ __device__ __forceinline__ void merge_in_cluster(const Call& call, StagedRow<kDi
                                                       is_there ? ranges : 0);
     if (is_last) ptx::arrive_at_cluster();  // this warp reads no more of other blocks
     if (!is_there) continue;
-    float most = kMinusInfinity;
+    float most = kMinusInfinity, mass = 0;
 #pragma unroll
     for (const float lse : of.lse) most = fmaxf(most, lse);
-    RangeWeights weights(most);
-    float4 sum{};
+    const bool sees = most > kMinusInfinity;
+    float sum[kChunk] = {};
 #pragma unroll
     for (int p = 0; p < KeyRanges::kMostOfCluster; ++p) {
-      if (p >= ranges) continue;
-      const float weight = weights.of(of.lse[p]);
-      weights.mass += weight;
-      sum.x += weight * of.o[p].x, sum.y += weight * of.o[p].y;
-      sum.z += weight * of.o[p].z, sum.w += weight * of.o[p].w;
+      const float weight = sees ? expf(of.lse[p] - most) : 0.0f;
+      mass += weight;
+      sum[0] += weight * of.o[p].x, sum[1] += weight * of.o[p].y;
+      sum[2] += weight * of.o[p].z, sum[3] += weight * of.o[p].w;
     }
-    const MergedRow row(call, rows.batch, rows.head, rows.first + r);
-    const float share = weights.share(), sums[kChunk] = {sum.x, sum.y, sum.z, sum.w};
+    const std::int32_t row = rows.first + r, token = row / call.queries.rows_a_token,
+                       head = rows.head * call.queries.rows_a_token + row - token * call.queries.rows_a_token;
+    const auto place = [&](const DeviceTensor& x) {
+      return x.along(0, rows.batch) + x.along(1, head) + x.along(2, token);
+    };
+    const float share = sees ? share_of(mass) : 0.0f;
 #pragma unroll
     for (int c = 0; c < kChunk; ++c)
-      if (channel + c < call.dim_v) row.put(channel + c, sums[c], weights, share);
-    if (channel == 0) row.put_lse(weights);
+      if (channel + c < call.dim_v)
+        put_number(call.o, place(call.o) + call.o.along(3, channel + c), sees ? sum[c] * share : 0.0f);
+    if (channel != 0 || !call.lse.data) continue;
+    double total = sees ? merged_lse(most, mass) : double{kMinusInfinity};
+    if (sees && call.q_anchor.data)  // what smoothing K took away
+      total += static_cast<const float*>(call.q_anchor.data)[place(call.q_anchor)];
+    static_cast<float*>(call.lse.data)[place(call.lse)] = static_cast<float>(total);
   } while (!is_last);
   ptx::wait_for_cluster();  // nobody reads this block's rows any more
 }
