@@ -52,28 +52,16 @@ Cut with_warps(const AttentionDesc& d, Cut cut, Copies copies) {
 constexpr std::int32_t kSmallCluster = 8;
 
 /// Whether ranges are merged faster by clusters, where the device runs these. Of one warp's rows, those that
-/// are more than eight, or all a processor's only blocks of threads: a step of a cache, whose other kernels
-/// come before, takes longer by small ones that share processors (batch 8 of 32 over 8 x 1 of 4096 x 128,
-/// int8 on an H200: 38 us in place of 35). Of more rows, no more than eight (32 over 8 x 16 of 8192 x
-/// 128: 20.7 us, 18.6 by a kernel).
+/// are all a processor's only blocks of threads, or of wide rows more than eight: a step of a cache, whose
+/// other kernels come before, takes longer by small ones that share processors (batch 8 of 32 over 8 x 1 of
+/// 4096 x 128, int8 on an H200: 38 us in place of 35), and so do narrow rows (16 x 1 of 16384 x 64 in 16
+/// ranges: 19.5 us, 16.4 by a kernel). Of more rows, no more than eight (32 over 8 x 16 of 8192 x 128: 20.7
+/// us, 18.6 by a kernel).
 bool suits_clusters(const AttentionDesc& d, const Cut& cut) {
   const bool is_small = cut.ranges <= kSmallCluster;
   if (warps_of_ranges(d) > 1) return is_small;
-  return !is_small || row_tiles_of(d, RangeCut(d, 1).joined, 1) * cut.ranges <= runtime::processors();
-}
-
-/// A cut of ranges whose rows one warp has, for clusters. So merged, ranges of four key blocks are faster
-/// than twice as many that a kernel merges (32 over 8 x 1 of 8192 x 128, int8 on an H200: 14.4 us by 16, 16.1
-/// by 32), and of clusters of more than eight other warps need not copy (4,096 keys: 9.7, 10.5 by four).
-Cut cluster_cut(const AttentionDesc& d, Cut cut) {
-  constexpr std::int64_t kMostBlocks = 4;
-  const std::int64_t blocks = seen_blocks(d);
-  if (cut.ranges > KeyRanges::kMostOfCluster && mma::kTileTable[cut.tile].head_dim > 64) {
-    const std::int64_t each = groups_of_sequence(blocks, KeyRanges::kMostOfCluster);
-    if (each <= kMostBlocks) cut.ranges = static_cast<std::int32_t>(groups_of_sequence(blocks, each));
-  }
-  const bool is_small = cut.ranges <= kSmallCluster;
-  return with_merging(d, with_warps(d, cut, is_small ? Copies::by_all_warps : Copies::by_warps_of_rows));
+  if (!is_small && mma::kTileTable[cut.tile].head_dim > 64) return true;
+  return row_tiles_of(d, RangeCut(d, 1).joined, 1) * cut.ranges <= runtime::processors();
 }
 
 }  // namespace
@@ -119,8 +107,12 @@ Cut range_cut(const AttentionDesc& d) {
   Cut cut{mma::tile_of_ranges(tile_of(d)), warps_of_ranges(d)};
   cut.ranges = usual_ranges(d, runtime::processors());
   if (cut.ranges == 0) return cut;
-  if (cut.warps == 1)
-    if (const Cut cluster = cluster_cut(d, cut); cluster.merging == Merging::in_cluster) return cluster;
+  if (cut.warps == 1 && cut.ranges > kSmallCluster) {
+    // Of such clusters other warps need not copy (32 over 8 x 1 of 4096 x 128, int8 on an H200: 9.7 us, 10.5
+    // by four).
+    const Cut cluster = with_merging(d, with_warps(d, cut, Copies::by_warps_of_rows));
+    if (cluster.merging == Merging::in_cluster) return cluster;
+  }
   return with_merging(d, with_warps(d, cut, Copies::by_all_warps));
 }
 
