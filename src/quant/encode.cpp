@@ -53,9 +53,9 @@ float scale_of(const Job& job, float amax) {
   return group_scale(amax, 0, job.recipe.rule, job.recipe.largest_code).scale;
 }
 
-// Rows of floats and what is done to them on their way.
+// Rows and what is done to them on their way.
 struct Scaled {
-  FloatRows rows;
+  Rows rows;
   const float *factor, *rscale;
 };
 
@@ -80,11 +80,14 @@ void pack_rows(const Unit& unit, std::int64_t first, const Scaled& x) {
   Scratch& scratch = thread_scratch();  // whose reset is the reader's
   float* const filled = scratch.take<float>(tokens * channels);
   float* const rscale = scratch.take<float>(tokens);
-  for (std::int64_t r = 0; r < rest; ++r) std::copy_n(x.rows.row(whole + r), channels, filled + r * channels);
+  Rows last = x.rows;
+  last.data = last.row(whole), last.count = rest;
+  unit.rows.kernels().floats(last, {filled, channels, channels});
   std::fill(filled + rest * channels, filled + tokens * channels, 0.0f);
   std::copy_n(x.rscale + whole, rest, rscale);
   std::fill(rscale + rest, rscale + tokens, 0.0f);
-  pack_columns(unit, {{filled, channels, tokens, channels}, x.factor, rscale}, out + whole * channels);
+  pack_columns(unit, {FloatRows{filled, channels, tokens, channels}, x.factor, rscale},
+               out + whole * channels);
 }
 
 // Codes of tokens [first, first + count); rscale: one a row or, where channels have scales of their own, one

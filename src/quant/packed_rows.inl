@@ -1,11 +1,9 @@
-// Rows of floats to codes in the order of base/packed_codes.h; a part of row_kernels.inl. A vector of codes
+// Rows to codes in the order of base/packed_codes.h; a part of row_kernels.inl. A vector of codes
 // is of four tokens and as many channels as a vector has floats: in each of its 16 bytes four channels of the
 // first token, of the second, of the third and of the fourth.
 #include <immintrin.h>
 
-#include "base/ask_for.h"
-#include "lanes/vector.h"
-#include "quant/row_kernels.h"
+#include "quant/row_lanes.inl"
 
 namespace octet::quant {
 namespace {
@@ -42,11 +40,12 @@ struct PackedRows {
   using Bytes = simd::RegisterOf<std::uint8_t, 4 * kWidth>;
 
   /// Four tokens on their way. note: in variables of their own, which no store of bytes might change.
+  template <class Source>
   struct Four {
-    const float* row[kTokens];
+    const typename Source::Stored* row[kTokens];
     F32 rscale[kTokens];
 
-    OCTET_HOST Four(const float* first, std::int64_t stride, const float* rscales) {
+    OCTET_HOST Four(const typename Source::Stored* first, std::int64_t stride, const float* rscales) {
       for (int i = 0; i < kTokens; ++i) {
         row[i] = first + i * stride;
         rscale[i] = L::broadcast(rscales[i]);
@@ -54,13 +53,13 @@ struct PackedRows {
     }
   };
   /// Channels from c on.
-  template <bool kMultiplies>
-  static OCTET_HOST I32 codes(const Four& tokens, const float* factor, std::int64_t c) {
+  template <class Source, bool kMultiplies>
+  static OCTET_HOST I32 codes(const Four<Source>& tokens, const float* factor, std::int64_t c) {
     F32 by{};
     if constexpr (kMultiplies) by = L::load(factor + c);
     I32 codes[kTokens];
     for (int i = 0; i < kTokens; ++i) {
-      F32 v = L::load(tokens.row[i] + c);
+      F32 v = Source::template load<L>(tokens.row[i] + c);
       if constexpr (kMultiplies) v = v * by;
       codes[i] = L::nearest_i32(v * tokens.rscale[i]);
     }
@@ -79,26 +78,26 @@ struct PackedRows {
       return simd::cast<I32>(__builtin_shufflevector(x, y, 2 * kA, 2 * kA + 1, 2 * kC + 4, 2 * kC + 5));
   }
 
-  static OCTET_HOST void ask_for_next(const FloatRows& x, std::int64_t first, std::int64_t count) {
-    if (!x.next) return;
-    for (std::int64_t r = first; r < first + count; ++r)
-      ask_for(x.next + r * x.stride, 2 * x.channels, 4 * x.channels);  // row_largest() has the other half
+  /// row_largest() asks for the other half.
+  template <class Source>
+  static OCTET_HOST void ask_for_next(const Rows& x, std::int64_t first, std::int64_t count) {
+    for (std::int64_t r = first; r < first + count; ++r) ask_for_half<Source>(x, r, Half::second);
   }
 
-  template <bool kMultiplies>
-  static void columns_of(const FloatRows& x, const float* factor, const float* rscale, std::uint32_t flip,
+  template <class Source, bool kMultiplies>
+  static void columns_of(const Rows& x, const float* factor, const float* rscale, std::uint32_t flip,
                          std::byte* out) {
     constexpr std::int64_t kVector = 4 * kWidth;
     const auto flips = static_cast<std::int32_t>(flip);
     const std::int64_t count = x.count, channels = x.channels, stride = x.stride;
     for (std::int64_t r = 0; r < count; r += kWidth) {
-      ask_for_next(x, r, kWidth);
-      const float* first = x.row(r);
+      ask_for_next<Source>(x, r, kWidth);
+      const auto* first = stored<Source>(x, r);
       for (std::int64_t c = 0; c < channels; c += kWidth, out += kParts * kVector) {
         I32 part[kParts];
         for (std::int64_t i = 0; i < kParts; ++i)
-          part[i] = codes<kMultiplies>(Four(first + kTokens * i * stride, stride, rscale + r + kTokens * i),
-                                       factor, c);
+          part[i] = codes<Source, kMultiplies>(
+              Four<Source>(first + kTokens * i * stride, stride, rscale + r + kTokens * i), factor, c);
         const auto put = [&](int i, I32 groups) { simd::store(out + i * kVector, groups ^ flips); };
         if constexpr (kParts == 4) {
           const I32 low_01 = parts_of<0, 1, 0, 1>(part[0], part[1]),
@@ -120,25 +119,32 @@ struct PackedRows {
     return __builtin_shufflevector(x, x, (kAt / 16 * 16 + kAt % 4 * 4 + kAt % 16 / 4)...);
   }
 
-  template <bool kMultiplies>
-  static void quads_of(const FloatRows& x, const float* factor, const float* rscale, std::byte* out) {
+  template <class Source, bool kMultiplies>
+  static void quads_of(const Rows& x, const float* factor, const float* rscale, std::byte* out) {
     const std::int64_t count = x.count, channels = x.channels, stride = x.stride;
     for (std::int64_t r = 0; r < count; r += kTokens) {
-      ask_for_next(x, r, kTokens);
-      const Four tokens(x.row(r), stride, rscale + r);
+      ask_for_next<Source>(x, r, kTokens);
+      const Four<Source> tokens(stored<Source>(x, r), stride, rscale + r);
       for (std::int64_t c = 0; c < channels; c += kWidth, out += 4 * kWidth)
-        simd::store(out, turned(simd::cast<Bytes>(codes<kMultiplies>(tokens, factor, c)),
+        simd::store(out, turned(simd::cast<Bytes>(codes<Source, kMultiplies>(tokens, factor, c)),
                                 std::make_integer_sequence<int, sizeof(Bytes)>{}));
     }
   }
 
-  static void columns(const FloatRows& x, const float* factor, const float* rscale, std::uint32_t flip,
+  static void columns(const Rows& x, const float* factor, const float* rscale, std::uint32_t flip,
                       std::byte* out) {
-    return factor ? columns_of<true>(x, factor, rscale, flip, out)
-                  : columns_of<false>(x, factor, rscale, flip, out);
+    from_any(x.dtype, [&](auto source) {
+      using Source = decltype(source);
+      return factor ? columns_of<Source, true>(x, factor, rscale, flip, out)
+                    : columns_of<Source, false>(x, factor, rscale, flip, out);
+    });
   }
-  static void quads(const FloatRows& x, const float* factor, const float* rscale, std::byte* out) {
-    return factor ? quads_of<true>(x, factor, rscale, out) : quads_of<false>(x, factor, rscale, out);
+  static void quads(const Rows& x, const float* factor, const float* rscale, std::byte* out) {
+    from_any(x.dtype, [&](auto source) {
+      using Source = decltype(source);
+      return factor ? quads_of<Source, true>(x, factor, rscale, out)
+                    : quads_of<Source, false>(x, factor, rscale, out);
+    });
   }
 
   static constexpr PackedCodesKernels table() {

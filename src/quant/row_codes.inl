@@ -77,17 +77,18 @@ struct RowCodes {
   using Wide = VectorLane<32 < 4 * kWidth ? 4 * kWidth : 32, RowTag>;
 
   /// scaled(lane, x, row, c): what the code is nearest to, within +-127.5.
-  template <class Scaled>
-  static OCTET_HOST void encode_rows(const FloatRows& x, const Scaled& scaled, std::int8_t* out,
+  template <class Source, class Scaled>
+  static OCTET_HOST void encode_rows(const Rows& x, const Scaled& scaled, std::int8_t* out,
                                      std::int64_t out_stride) {
     const std::int64_t channels = x.channels, rows = x.count;
     for (std::int64_t r = 0; r < rows; ++r) {
-      const float* from = x.row(r);
+      const auto* from = stored<Source>(x, r);
       std::int8_t* to = out + r * out_stride;
-      if (x.next) ask_for(x.next + r * x.stride, 2 * channels, 4 * channels);
+      ask_for_half<Source>(x, r, Half::second);
       const auto put = [&](auto lane, std::int64_t c) {
         using Lane = decltype(lane);
-        Lane::store(to + c, Lane::to_s8_i32(Lane::nearest_i32(scaled(lane, Lane::load(from + c), r, c))));
+        const auto v = Source::template load<Lane>(from + c);
+        Lane::store(to + c, Lane::to_s8_i32(Lane::nearest_i32(scaled(lane, v, r, c))));
       };
       std::int64_t c = 0;
       for (; c + Wide::kWidth <= channels; c += Wide::kWidth) put(Wide{}, c);
@@ -97,18 +98,18 @@ struct RowCodes {
   }
 
   /// Codes of rows of kCount vectors of a wider lane, whose factors stay in registers.
-  template <class Lane, int kCount, bool kMultiplies>
-  static OCTET_HOST void codes_of(const FloatRows& x, const float* factor, const float* rscale,
-                                  std::int8_t* out, std::int64_t out_stride) {
+  template <class Source, class Lane, int kCount, bool kMultiplies>
+  static OCTET_HOST void codes_of(const Rows& x, const float* factor, const float* rscale, std::int8_t* out,
+                                  std::int64_t out_stride) {
     typename Lane::F32 factors[kCount];
     for (int i = 0; kMultiplies && i < kCount; ++i) factors[i] = Lane::load(factor + i * Lane::kWidth);
-    const std::int64_t rows = x.count, channels = kCount * Lane::kWidth;
+    const std::int64_t rows = x.count;
     for (std::int64_t r = 0; r < rows; ++r) {
-      const float* from = x.row(r);
+      const auto* from = stored<Source>(x, r);
       const float by = rscale[r];
-      if (x.next) ask_for(x.next + r * x.stride, 2 * channels, 4 * channels);
+      ask_for_half<Source>(x, r, Half::second);
       for (int i = 0; i < kCount; ++i) {
-        typename Lane::F32 v = Lane::load(from + i * Lane::kWidth);
+        typename Lane::F32 v = Source::template load<Lane>(from + i * Lane::kWidth);
         if constexpr (kMultiplies) v = Lane::mul(v, factors[i]);
         Lane::store(out + r * out_stride + i * Lane::kWidth,
                     Lane::to_s8_i32(Lane::nearest_i32(Lane::mul(v, by))));
@@ -116,23 +117,28 @@ struct RowCodes {
     }
   }
 
-  template <class Lane, int kCount>
-  static void codes_of(const FloatRows& x, const float* factor, const float* rscale, std::int8_t* out,
-                       std::int64_t out_stride) {
-    return factor ? codes_of<Lane, kCount, true>(x, factor, rscale, out, out_stride)
-                  : codes_of<Lane, kCount, false>(x, nullptr, rscale, out, out_stride);
+  template <class Source, class Lane, int kCount>
+  static OCTET_HOST void codes_of(const Rows& x, const float* factor, const float* rscale, std::int8_t* out,
+                                  std::int64_t out_stride) {
+    return factor ? codes_of<Source, Lane, kCount, true>(x, factor, rscale, out, out_stride)
+                  : codes_of<Source, Lane, kCount, false>(x, nullptr, rscale, out, out_stride);
   }
 
-  static void codes(const FloatRows& x, const float* factor, const float* rscale, std::int8_t* out,
-                    std::int64_t out_stride) {
+  // note: a function each, as those of the other loops are: in one of all types g++ 12 made calls on f32 1 %
+  // longer.
+  template <class Source>
+  static void codes_from(const Rows& x, const float* factor, const float* rscale, std::int8_t* out,
+                         std::int64_t out_stride) {
     if constexpr (kWidth == 16) {
-      using Half = VectorLane<Wide::kWidth / 2, RowTag>;
-      if (x.channels == Half::kWidth) return codes_of<Half, 1>(x, factor, rscale, out, out_stride);
-      if (x.channels == Wide::kWidth) return codes_of<Wide, 1>(x, factor, rscale, out, out_stride);
-      if (x.channels == 2 * Wide::kWidth) return codes_of<Wide, 2>(x, factor, rscale, out, out_stride);
+      using Narrow = VectorLane<Wide::kWidth / 2, RowTag>;
+      if (x.channels == Narrow::kWidth)
+        return codes_of<Source, Narrow, 1>(x, factor, rscale, out, out_stride);
+      if (x.channels == Wide::kWidth) return codes_of<Source, Wide, 1>(x, factor, rscale, out, out_stride);
+      if (x.channels == 2 * Wide::kWidth)
+        return codes_of<Source, Wide, 2>(x, factor, rscale, out, out_stride);
     }
     if (factor)
-      encode_rows(
+      encode_rows<Source>(
           x,
           [&](auto lane, auto v, std::int64_t r, std::int64_t c) {
             using Lane = decltype(lane);
@@ -140,12 +146,16 @@ struct RowCodes {
           },
           out, out_stride);
     else
-      encode_rows(
+      encode_rows<Source>(
           x, [&](auto, auto v, std::int64_t r, std::int64_t) { return v * rscale[r]; }, out, out_stride);
+  }
+  static void codes(const Rows& x, const float* factor, const float* rscale, std::int8_t* out,
+                    std::int64_t out_stride) {
+    from_any(x.dtype, [&](auto source) { codes_from<decltype(source)>(x, factor, rscale, out, out_stride); });
   }
   static void codes_by_channel(const FloatRows& x, const float* rscale, std::int8_t* out,
                                std::int64_t out_stride) {
-    encode_rows(
+    encode_rows<FromF32>(
         x,
         [&](auto lane, auto v, std::int64_t, std::int64_t c) {
           using Lane = decltype(lane);

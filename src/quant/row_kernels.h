@@ -51,9 +51,9 @@ struct RowSteps {
 /// `tokens`, channels too.
 struct PackedCodesKernels {
   std::int64_t tokens = 0;  ///< of a column; 0: the set has no such functions
-  void (*columns)(const FloatRows& x, const float* factor, const float* rscale, std::uint32_t flip,
+  void (*columns)(const Rows& x, const float* factor, const float* rscale, std::uint32_t flip,
                   std::byte* out) = nullptr;
-  void (*quads)(const FloatRows& x, const float* factor, const float* rscale, std::byte* out) = nullptr;
+  void (*quads)(const Rows& x, const float* factor, const float* rscale, std::byte* out) = nullptr;
 };
 
 struct RowKernels {
@@ -65,7 +65,7 @@ struct RowKernels {
   /// memory.
   std::uint32_t (*read)(const Rows& x, const RowSteps& steps, const RowSpace& out, std::uint32_t* largest);
   /// The same of x * factor[c] (null: of x), which is not written.
-  std::uint32_t (*row_largest)(const FloatRows& x, const float* factor, std::uint32_t* largest);
+  std::uint32_t (*row_largest)(const Rows& x, const float* factor, std::uint32_t* largest);
   /// largest[c] = max(largest[c], bits of the finite |x|). Returns the largest bits of all, finite or not.
   std::uint32_t (*channel_largest)(const FloatRows& x, std::uint32_t* largest);
   /// sum[c] += x * factor, row after row; NaN and Inf count as zero.
@@ -92,7 +92,7 @@ struct RowKernels {
                            float* scale, float* rscale);
   /// s8 codes: x * factor[c] (null: x) * rscale[row], rounded to nearest even; all of them within +-127.5 and
   /// none NaN.
-  void (*codes)(const FloatRows& x, const float* factor, const float* rscale, std::int8_t* out,
+  void (*codes)(const Rows& x, const float* factor, const float* rscale, std::int8_t* out,
                 std::int64_t out_stride);
   /// x * rscale[c], which may be any number, clamped to +-127.
   void (*codes_by_channel)(const FloatRows& x, const float* rscale, std::int8_t* out,

@@ -14,45 +14,43 @@ struct RowStatistics {
   static constexpr std::int64_t kWidth = L::kWidth;
 
   /// A row's channels are kCount vectors, whose factors stay in registers.
-  template <int kCount, bool kMultiplies>
-  static OCTET_HOST std::uint32_t row_largest_of(const FloatRows& x, const float* factor,
-                                                 std::uint32_t* largest) {
+  template <class Source, int kCount, bool kMultiplies>
+  static OCTET_HOST std::uint32_t row_largest_of(const Rows& x, const float* factor, std::uint32_t* largest) {
     typename L::F32 factors[kCount];
     for (int i = 0; kMultiplies && i < kCount; ++i) factors[i] = L::load(factor + i * kWidth);
-    return peaks_of_rows<L>(
-        x.count, largest, [&](std::int64_t first, std::int64_t count, PeaksTogether<L>& peaks) {
-          for (std::int64_t r = 0; r < count; ++r) {
-            Peak peak;
-            const float* row = x.row(first + r);
-            if (x.next) ask_for(x.next + (first + r) * x.stride, 0, 2 * x.channels);  // codes() the rest
-            for (int i = 0; i < kCount; ++i) {
-              typename L::F32 v = L::load(row + i * kWidth);
-              if constexpr (kMultiplies) v = v * factors[i];
-              peak.see(L{}, v);
-            }
-            peaks.see(r, peak);
-          }
-        });
+    return peaks_of_rows<L>(x.count, largest,
+                            [&](std::int64_t first, std::int64_t count, PeaksTogether<L>& peaks) {
+                              for (std::int64_t r = 0; r < count; ++r) {
+                                Peak peak;
+                                const auto* row = stored<Source>(x, first + r);
+                                ask_for_half<Source>(x, first + r, Half::first);
+                                for (int i = 0; i < kCount; ++i) {
+                                  typename L::F32 v = Source::template load<L>(row + i * kWidth);
+                                  if constexpr (kMultiplies) v = v * factors[i];
+                                  peak.see(L{}, v);
+                                }
+                                peaks.see(r, peak);
+                              }
+                            });
   }
 
-  template <bool kMultiplies>
-  static OCTET_HOST std::uint32_t row_largest(const FloatRows& x, const float* factor,
-                                              std::uint32_t* largest) {
+  template <class Source, bool kMultiplies>
+  static std::uint32_t row_largest_from(const Rows& x, const float* factor, std::uint32_t* largest) {
     if constexpr (!simd::kIsPair<typename L::F32>) {
-      if (x.channels == 2 * kWidth) return row_largest_of<2, kMultiplies>(x, factor, largest);
-      if (x.channels == 4 * kWidth) return row_largest_of<4, kMultiplies>(x, factor, largest);
-      if (x.channels == 8 * kWidth) return row_largest_of<8, kMultiplies>(x, factor, largest);
+      if (x.channels == 2 * kWidth) return row_largest_of<Source, 2, kMultiplies>(x, factor, largest);
+      if (x.channels == 4 * kWidth) return row_largest_of<Source, 4, kMultiplies>(x, factor, largest);
+      if (x.channels == 8 * kWidth) return row_largest_of<Source, 8, kMultiplies>(x, factor, largest);
     }
     Peaks peaks{largest};
     for (std::int64_t r = 0; r < x.count; ++r) {
       Peak peak;
-      const float* row = x.row(r);
-      if (x.next) ask_for(x.next + r * x.stride, 0, 2 * x.channels);
+      const auto* row = stored<Source>(x, r);
+      ask_for_half<Source>(x, r, Half::first);
       each_column<L>(x.channels, [&](auto lane, auto vectors, std::int64_t begin) {
         using Lane = decltype(lane);
         for (int i = 0; i < decltype(vectors)::kVectors; ++i) {
           const std::int64_t c = begin + i * Lane::kWidth;
-          typename Lane::F32 v = Lane::load(row + c);
+          typename Lane::F32 v = Source::template load<Lane>(row + c);
           if constexpr (kMultiplies) v = Lane::mul(v, Lane::load(factor + c));
           peak.see(lane, v);
         }
@@ -61,8 +59,14 @@ struct RowStatistics {
     }
     return peaks.all.bits();
   }
-  static std::uint32_t row_largest(const FloatRows& x, const float* factor, std::uint32_t* largest) {
-    return factor ? row_largest<true>(x, factor, largest) : row_largest<false>(x, nullptr, largest);
+  static std::uint32_t row_largest(const Rows& x, const float* factor, std::uint32_t* largest) {
+    std::uint32_t most = 0;
+    from_any(x.dtype, [&](auto source) {
+      using Source = decltype(source);
+      most = factor ? row_largest_from<Source, true>(x, factor, largest)
+                    : row_largest_from<Source, false>(x, nullptr, largest);
+    });
+    return most;
   }
 
   // NaN and Inf are rare, and looking for them costs as much as the statistics: each is taken of all elements

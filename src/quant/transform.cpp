@@ -80,24 +80,20 @@ void RowReader::set_exponents(const std::int32_t* exponent) {
 }
 
 FloatRows RowReader::look(std::int64_t first, std::int64_t count) {
-  if (is_factored() && !equaliser_) {
+  if (x_.dtype == DType::f32 && is_plain()) {
     held_ = Held::nothing;
-    return float_rows(first, count);
+    const Rows rows = tokens_.at(first, count);
+    return {static_cast<const float*>(rows.data), rows.stride, rows.count, rows.channels,
+            static_cast<const float*>(rows.next)};
   }
   read(first, count);
   return rows();
 }
 
-FloatRows RowReader::float_rows(std::int64_t first, std::int64_t count) {
-  const Rows rows = tokens_.at(first, count);
-  return {static_cast<const float*>(rows.data), rows.stride, rows.count, rows.channels,
-          static_cast<const float*>(rows.next)};
-}
-
 void RowReader::read_factored(std::int64_t first, std::int64_t count) {
   if (holds(first, count, Held::factored)) return;
   if (is_factored()) {
-    const FloatRows rows = float_rows(first, count);
+    const Rows rows = tokens_.at(first, count);
     peak_ = kernels_.row_largest(rows, equaliser_, row_peaks());
     if (peak_ < kInfBits) {
       first_ = first, count_ = count, held_ = Held::factored, factored_ = {rows, equaliser_};

@@ -76,7 +76,7 @@ class RowReader {
   FloatRows rows() const { return {tile_, stride_, count_, channels_}; }
   const float* row(std::int64_t r) const { return tile_ + r * stride_; }
   struct Factored {
-    FloatRows rows;
+    Rows rows;
     const float* factor;  ///< [channel]: what they are still to be multiplied by; null: nothing
   };
   const Factored& factored() const { return factored_; }
@@ -95,9 +95,8 @@ class RowReader {
   bool holds(std::int64_t first, std::int64_t count, Held at_least) const {
     return held_ >= at_least && first == first_ && count == count_;
   }
-  /// Whether tokens are floats that are multiplied at most.
-  bool is_factored() const { return x_.dtype == DType::f32 && recipe_.rotate == Rotate::off && !shift_; }
-  FloatRows float_rows(std::int64_t first, std::int64_t count);
+  /// Whether tokens are multiplied at most.
+  bool is_factored() const { return recipe_.rotate == Rotate::off && !shift_; }
   std::uint32_t* row_peaks() const { return tokens_have_scales_ ? largest_ : nullptr; }
   void confine();
   void confine(std::int64_t r);

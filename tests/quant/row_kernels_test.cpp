@@ -30,6 +30,8 @@ std::vector<float> numbers(std::int64_t count, unsigned seed) {
   return x;
 }
 
+constexpr float kLargestF16 = 65504;  // finite in every type
+
 /// What the kernels of one set make of the same rows.
 struct Results {
   std::vector<std::vector<std::uint32_t>> words;
@@ -46,15 +48,31 @@ struct Results {
   }
 };
 
+/// Numbers in one of the types that rows are read in.
+class Stored {
+ public:
+  Stored(std::vector<float> x, DType dtype) : dtype_(dtype), floats_(std::move(x)) {
+    for (const float v : floats_) halves_.push_back(dtype == DType::f16 ? f16_from_f32(v) : bf16_from_f32(v));
+  }
+  Rows rows(std::int64_t count) const {
+    const void* data = halves_.data();
+    if (dtype_ == DType::f32) data = floats_.data();
+    const std::int64_t channels = static_cast<std::int64_t>(floats_.size()) / count;
+    return {data, dtype_, channels, count, channels};
+  }
+
+ private:
+  DType dtype_;
+  std::vector<float> floats_;
+  std::vector<std::uint16_t> halves_;
+};
+
 Results run(const RowKernels& kernels, DType dtype, std::int64_t channels, bool with_nan) {
-  constexpr float kLargestF16 = 65504;  // all finite in every type
   std::vector<float> x = numbers(kRows * channels, 7);
   for (float& v : x) v = std::clamp(v, -kLargestF16, kLargestF16);
   if (with_nan) x[static_cast<std::size_t>(channels)] = kNan, x.back() = -INFINITY;
-  std::vector<std::uint16_t> halves;
-  for (const float v : x) halves.push_back(dtype == DType::f16 ? f16_from_f32(v) : bf16_from_f32(v));
-  const Rows rows{dtype == DType::f32 ? static_cast<const void*>(x.data()) : halves.data(), dtype, channels,
-                  kRows, channels};
+  const Stored stored(x, dtype);
+  const Rows rows = stored.rows(kRows);
   const std::vector<float> shift = numbers(channels, 8), factor = numbers(channels, 9);
   const Rotation rotation(channels, 10);
   const std::int64_t wide = rotated_dim(channels);
@@ -88,7 +106,11 @@ Results run(const RowKernels& kernels, DType dtype, std::int64_t channels, bool 
     EXPECT_EQ(all, *std::max_element(largest.begin(), largest.end()));
     EXPECT_EQ(kernels.row_largest(floats, factors, nullptr), all);
     EXPECT_EQ(all >= kF32Inf, with_nan);
-    if (!with_nan) results.add(largest);
+    if (with_nan) continue;
+    results.add(largest);
+    std::vector<std::uint32_t> of_stored(largest.size());
+    EXPECT_EQ(kernels.row_largest(rows, factors, of_stored.data()), all);
+    EXPECT_EQ(of_stored, largest) << "as they are stored";
   }
   std::vector<std::uint32_t> peaks(static_cast<std::size_t>(channels));
   EXPECT_EQ(kernels.channel_largest(floats, peaks.data()) >= kF32Inf, with_nan);
@@ -159,6 +181,9 @@ Results run(const RowKernels& kernels, DType dtype, std::int64_t channels, bool 
       row_rscale[r] = group_scale(std::bit_cast<float>(largest[r]), 0, ScaleRule::nearest, 127).rscale;
     kernels.codes(floats, factors, row_rscale.data(), codes.data(), channels);
     results.add(codes);
+    std::vector<std::int8_t> of_stored(codes.size());
+    kernels.codes(rows, factors, row_rscale.data(), of_stored.data(), channels);
+    EXPECT_EQ(of_stored, codes) << "as they are stored";
   }
   kernels.codes_by_channel(floats, factor.data(), codes.data(), channels);
   results.add(codes);
@@ -176,14 +201,17 @@ void expect_baseline(const RowKernels& kernels) {
 }
 
 /// Codes that are packed at once are those of codes(), each at its place.
-void expect_packed(const RowKernels& kernels) {
+void expect_packed(const RowKernels& kernels, DType dtype) {
   const std::int64_t tokens = kernels.packed.tokens, count = 2 * tokens;
   for (const std::int64_t channels : {16, 32, 48, 64, 80, 128, 256})
     for (const bool multiplies : {false, true}) {
       SCOPED_TRACE(std::to_string(channels) + " channels");
-      const std::vector<float> x = numbers(count * channels, 14), factors = numbers(channels, 15);
+      std::vector<float> x = numbers(count * channels, 14);
+      for (float& v : x) v = std::clamp(v, -kLargestF16, kLargestF16);
+      const std::vector<float> factors = numbers(channels, 15);
       const float* factor = multiplies ? factors.data() : nullptr;
-      const FloatRows rows{x.data(), channels, count, channels};
+      const Stored stored(x, dtype);
+      const Rows rows = stored.rows(count);
       std::vector<std::uint32_t> largest(static_cast<std::size_t>(count));
       std::vector<float> rscale(largest.size());
       kernels.row_largest(rows, factor, largest.data());
@@ -211,8 +239,10 @@ void expect_packed(const RowKernels& kernels) {
 
 TEST(RowKernels, PackedCodesAreThoseOfRows) {
   EXPECT_EQ(baseline_row_kernels().packed.tokens, 0);
-  if (refusal(Isa::avx2).empty()) expect_packed(avx2_row_kernels());
-  if (refusal(Isa::avx512_vnni).empty()) expect_packed(avx512_row_kernels());
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    if (refusal(Isa::avx2).empty()) expect_packed(avx2_row_kernels(), dtype);
+    if (refusal(Isa::avx512_vnni).empty()) expect_packed(avx512_row_kernels(), dtype);
+  }
 }
 
 TEST(RowKernels, Avx2GivesTheBitsOfTheBaseline) {
@@ -270,7 +300,8 @@ TEST(RowKernels, BaselineRotatesAndEncodesAsPlainLoopsDo) {
                         x.begin(), x.end(), [](float a, float b) { return std::fabs(a) < std::fabs(b); })),
                     0, ScaleRule::nearest, 127)
             .rscale;
-    baseline_row_kernels().codes({x.data(), channels, 1, channels}, nullptr, &rscale, codes.data(), channels);
+    baseline_row_kernels().codes(FloatRows{x.data(), channels, 1, channels}, nullptr, &rscale, codes.data(),
+                                 channels);
     for (std::size_t c = 0; c < x.size(); ++c)
       EXPECT_EQ(codes[c], std::nearbyint(std::fmin(std::fmax(x[c] * rscale, -127.0f), 127.0f)));
   }
