@@ -74,10 +74,10 @@ __global__ void __launch_bounds__(kLanes* kWarps) merge(const __grid_constant__ 
   float most = kMinusInfinity, mass = 0;
   for (std::int32_t r = lane; r < ranges; r += kLanes) most = fmaxf(most, lse_of(r));
   most = over_warp(most, [](float a, float b) { return fmaxf(a, b); });
-  const bool sees = most > kMinusInfinity;
-  const float origin = sees ? most : 0.0f;
+  const float origin = attn::origin_of(most);
   for (std::int32_t r = lane; r < ranges; r += kLanes) mass += expf(lse_of(r) - origin);
   mass = over_warp(mass, [](float a, float b) { return a + b; });
+  const bool sees = attn::sees_keys(mass);
   const float share = sees ? attn::share_of(mass) : 0.0f;
 
   const auto at = [&](const DeviceTensor& x) {

@@ -1,12 +1,15 @@
 // Who merges the ranges of a call's keys on the current device (cuda/range_cuts.h).
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <string>
 
+#include "core/schemes.h"
 #include "cuda/cuda.h"
 #include "cuda/runtime/device.h"
-#include "on_device.h"
+#include "tests/cuda/on_device.h"
 
 namespace octet::testing {
 namespace {
@@ -61,6 +64,35 @@ TEST_F(Merging, ByEitherIsAmongTheCuts) {
   for (const cuda::Cut& cut : cuda::cuts_of(token(1, 4096)))
     if (cut.ranges > 0) is_there[cut.merging == cuda::Merging::in_cluster] = true;
   EXPECT_TRUE(is_there[0] && is_there[1]);
+}
+
+/// A query with NaN has no largest LSE, whoever merges its ranges, and is no query that sees no key.
+TEST(MergedRanges, KeepNanOfAQueryInItsRow) {
+  if (const std::string reason = no_device(); !reason.empty()) GTEST_SKIP() << reason;
+  constexpr std::int64_t kHead = 3, kToken = 1;
+  Call call = normal_call(1, 8, 2, 4096, 128);
+  call.q.each([](float& x, auto, auto h, auto t, auto) {
+    if (h == kHead && t == kToken) x = std::numeric_limits<float>::quiet_NaN();
+  });
+  const auto expect_rows = [](Output& got, const std::string& where) {
+    ASSERT_TRUE(got.status.ok()) << where << ": " << got.status.message();
+    const auto expect = [&](float x, std::int64_t h, std::int64_t t) {
+      EXPECT_EQ(std::isnan(x), h == kHead && t == kToken)
+          << where << ", head " << h << ", token " << t << ": " << x;
+    };
+    got.o.each([&](float& x, auto, auto h, auto t, auto) { expect(x, h, t); });
+    got.lse.each([&](float& x, auto, auto h, auto t, auto) { expect(x, h, t); });
+  };
+  for (const Scheme scheme : {Scheme::f16, Scheme::bf16}) {
+    const std::string name(scheme_info(scheme).name);
+    Output usual = run_on_device(call, scheme, Operands::plain);
+    expect_rows(usual, name);
+    for (std::size_t cut = 0;; ++cut) {
+      OutputOfCut got = run_by_cut(call, scheme, cut);
+      if (got.status.code() == Code::unsupported) break;
+      expect_rows(got, name + ", cut " + std::to_string(cut));
+    }
+  }
 }
 
 }  // namespace

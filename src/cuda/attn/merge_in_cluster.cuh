@@ -85,15 +85,16 @@ __device__ __forceinline__ void merge_in_cluster(const Call& call, StagedRow<kDi
     float most = kMinusInfinity, mass = 0;
 #pragma unroll
     for (const float lse : of.lse) most = fmaxf(most, lse);
-    const bool sees = most > kMinusInfinity;
+    const float origin = origin_of(most);
     float sum[kChunk] = {};
 #pragma unroll
     for (int p = 0; p < KeyRanges::kMostOfCluster; ++p) {
-      const float weight = sees ? expf(of.lse[p] - most) : 0.0f;
+      const float weight = expf(of.lse[p] - origin);
       mass += weight;
       sum[0] += weight * of.o[p].x, sum[1] += weight * of.o[p].y;
       sum[2] += weight * of.o[p].z, sum[3] += weight * of.o[p].w;
     }
+    const bool sees = sees_keys(mass);
     const std::int32_t row = rows.first + r, token = row / call.queries.rows_a_token,
                        head = rows.head * call.queries.rows_a_token + row - token * call.queries.rows_a_token;
     const auto place = [&](const DeviceTensor& x) {

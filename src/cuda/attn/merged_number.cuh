@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "cuda/attn/call.h"
+#include "numerics/contract.h"
 #include "numerics/formats.h"
 
 namespace octet::cuda::attn {
@@ -16,6 +17,13 @@ __device__ __forceinline__ void put_number(const DeviceTensor& x, std::int64_t a
   else
     static_cast<float*>(x.data)[at] = number;
 }
+
+/// What LSEs, whose largest is `most`, are measured against: their weights are e^(lse_r - origin).
+__device__ __forceinline__ float origin_of(float most) { return most > kMinusInfinity ? most : 0.0f; }
+
+/// Whether the row sees any key, from the sum of all weights: of a row that sees none each is 0, and else the
+/// largest is 1. note: not from the largest LSE, for NaN, as all LSEs of a query with NaN are, is never that.
+__device__ __forceinline__ bool sees_keys(float mass) { return mass != 0.0f; }
 
 /// What sums of weighted outputs are multiplied by, of weights whose sum is `mass`. Two units off in the last
 /// place at most, of 1 and more; a division would call a function.
