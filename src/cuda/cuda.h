@@ -73,7 +73,7 @@ enum class Merging : std::int32_t { by_kernel, in_cluster };
 /// (cuda/ranges.h), by mma.sync with query heads that share keys computed together; 0: neither.
 /// heads_with_ranges: by wgmma, the last so many of the heads of all batch entries, 0 for all of them.
 /// row_tiles: that a block of threads computes one after the other against keys that stay, by tiles that keep
-/// them.
+/// them. merging: of the ranges.
 struct Cut {
   std::int32_t tile = 0, warps = 1;
   Family family = Family::mma;

@@ -54,7 +54,7 @@ constexpr std::int32_t kSmallCluster = 8;
 /// Whether ranges are merged faster by clusters, where the device runs these. Of one warp's rows, those that
 /// are all a processor's only blocks of threads, or of wide rows more than eight: a step of a cache, whose
 /// other kernels come before, takes longer by small ones that share processors (batch 8 of 32 over 8 x 1 of
-/// 4096 x 128, int8 on an H200: 38 us in place of 35), and so do narrow rows (16 x 1 of 16384 x 64 in 16
+/// 4096 x 128, int8 on an H200: 38 us in place of 34), and so do narrow rows (16 x 1 of 16384 x 64 in 16
 /// ranges: 19.5 us, 16.4 by a kernel). Of more rows, no more than eight (32 over 8 x 16 of 8192 x 128: 20.7
 /// us, 18.6 by a kernel).
 bool suits_clusters(const AttentionDesc& d, const Cut& cut) {

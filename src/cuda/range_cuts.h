@@ -9,9 +9,10 @@ namespace octet::cuda {
 
 /// Ranges of the keys of a call that takes ranges by itself, 0 elsewhere. Where the tiles of all rows leave
 /// half of the processors free, so many as give each two blocks of threads, of one warp and up to 64
-/// channels four (docs/cuda-measurements.md). Less than kLeast are not worth merging, unless heads are joined
+/// channels four (docs/cuda-measurements.md). Less than four are not worth merging, unless heads are joined
 /// for them, which more calls are where it leaves half of the tiles or less; packed ones, for their longest
-/// sequences, wherever a row tile has all of one's rows, with up to kLongest times kMostRangeRows of outputs.
+/// sequences, wherever a row tile has all of one's rows, with outputs of up to RangeCut::kLongest times
+/// kMostRangeRows (cuts.h).
 std::int32_t usual_ranges(const AttentionDesc& desc, std::int64_t processors);
 
 /// The cut in ranges of a call that takes these; ranges 0: it does not.

@@ -1,6 +1,7 @@
-// Rows to codes in the order of base/packed_codes.h; a part of row_kernels.inl. A vector of codes
-// is of four tokens and as many channels as a vector has floats: in each of its 16 bytes four channels of the
-// first token, of the second, of the third and of the fourth.
+// Rows to codes in the order of base/packed_codes.h; a part of row_kernels.inl. A vector of codes is of four
+// tokens and as many channels as a vector has floats: in each of its 16 bytes four channels of the first
+// token, of the second, of the third and of the fourth.
+#pragma once
 #include <immintrin.h>
 
 #include "quant/row_lanes.inl"

@@ -11,10 +11,10 @@ namespace octet::cuda::mma {
 struct Grid {
   std::int32_t groups = 0;  ///< tiles of query rows, or key blocks, of all sequences
   std::int32_t heads = 0;
-  std::int32_t ranges = 1;        ///< of keys (cuda/ranges.h)
-  std::int32_t warps = 1;         ///< of a block, each with rows of its own; pack has its own
-  std::int64_t shared_bytes = 0;  ///< of a block: what it needs or more; pack asks for its own
-  bool ranges_are_cluster = false;
+  std::int32_t ranges = 1;          ///< of keys (cuda/ranges.h)
+  std::int32_t warps = 1;           ///< of a block, each with rows of its own; pack has its own
+  std::int64_t shared_bytes = 0;    ///< of a block: what it needs or more; pack asks for its own
+  bool ranges_are_cluster = false;  ///< those of a tile of rows (attn/merge_in_cluster.cuh)
 };
 
 /// Asynchronous on the stream (a cudaStream_t); a cudaError_t, 0 for success.
