@@ -137,7 +137,8 @@ std::string text_of(const cuda::Cut& cut) {
   if (cut.e4m3 == cuda::E4m3::as_f16) text += ", e4m3 as f16";
   if (cut.ranges > 0) text += fmt::format(", {} ranges", cut.ranges);
   if (cut.merging == cuda::Merging::in_cluster) text += " in a cluster";
-  if (cut.heads_with_ranges > 0) text += fmt::format(" of {} heads", cut.heads_with_ranges);
+  if (cut.last_rows > 0) text += fmt::format(", tiles of {} rows", cut.last_rows);
+  if (cut.last_heads > 0) text += fmt::format(" of {} heads", cut.last_heads);
   if (tile.key_parts > 1) text += fmt::format(" x {}", tile.key_parts);
   if (tile.kept_blocks > 0) text += fmt::format(", keys kept for {}", cut.row_tiles);
   return tile.lone_blocks == 0 ? text : fmt::format("{}, of {}", text, tile.lone_blocks);
@@ -211,7 +212,8 @@ Status run(const std::string& command, const std::string& output, const std::str
                         {"lone_blocks", cuda::mma::kTileTable[row.cut.tile].lone_blocks},
                         {"ranges", row.cut.ranges},
                         {"in_cluster", row.cut.merging == cuda::Merging::in_cluster},
-                        {"heads_with_ranges", row.cut.heads_with_ranges},
+                        {"last_heads", row.cut.last_heads},
+                        {"last_rows", row.cut.last_rows},
                         {"kept_blocks", cuda::mma::kTileTable[row.cut.tile].kept_blocks},
                         {"row_tiles", row.cut.row_tiles},
                         {"us", row.us},

@@ -245,11 +245,14 @@ Status attend_ranges(const AttentionDesc& d, const Call& call, const Cut& cut, s
 Status attend_by_hopper(const AttentionDesc& d, Call call, const Cut& cut, std::byte* parts, void* stream) {
   const wgmma::Kernels& kernels = *hopper_kernels_for(d, cut.tile, cut.packed_for);
   const int tile = wgmma::tile_for(mma::kTileTable[cut.tile].head_dim, mma::kTileTable[cut.tile].keys);
-  const std::int64_t rows = hopper_rows(d, cut.tile, cut.packed_for);
-  const bool is_packed = d.sequences > 0;
-  wgmma::Grid grid{{d.heads_q, 0, d.heads_q * (is_packed ? 1 : d.batch)},
+  const bool is_packed = d.sequences > 0, have_all_small = cut.last_rows > 0 && cut.last_heads == 0;
+  const std::int64_t rows = have_all_small ? cut.last_rows : hopper_rows(d, cut.tile, cut.packed_for);
+  wgmma::Grid grid{{d.heads_q, 0, d.heads_q * (is_packed ? 1 : d.batch), rows},
                    is_packed ? groups_of(d, d.tokens_q, rows) : groups_of_sequence(d.tokens_q, rows)};
-  if (cut.ranges == 0) return launched(kernels.attend(call, tile, grid, stream), "attention");
+  if (cut.ranges == 0) {
+    if (!have_all_small) grid.with_small = cut.last_heads, grid.query_rows_of_small = cut.last_rows;
+    return launched(kernels.attend(call, tile, grid, stream), "attention");
+  }
   const RangeCut ranges(d, cut);
   Call of_ranges = into_parts(call_of_ranges(call, ranges, rows), ranges, parts);
   of_ranges.next_starts = NextStarts::early;

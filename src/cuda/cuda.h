@@ -71,14 +71,15 @@ enum class Merging : std::int32_t { by_kernel, in_cluster };
 /// cut in parts, and warps of a block of threads that have rows of their own. Kernels of wgmma take what is
 /// packed for that tile. ranges: of the keys of a sequence, at most, each with blocks of threads of its own
 /// (cuda/ranges.h), by mma.sync with query heads that share keys computed together; 0: neither.
-/// heads_with_ranges: by wgmma, the last so many of the heads of all batch entries, 0 for all of them.
-/// row_tiles: that a block of threads computes one after the other against keys that stay, by tiles that keep
-/// them. merging: of the ranges.
+/// last_rows: by wgmma, query rows of small tiles; 0: there are none. last_heads: by wgmma, the last so many
+/// of the heads of all batch entries, which alone have ranges or small tiles; 0: all of them. row_tiles: that
+/// a block of threads computes one after the other against keys that stay, by tiles that keep them. merging:
+/// of the ranges.
 struct Cut {
   std::int32_t tile = 0, warps = 1;
   Family family = Family::mma;
   E4m3 e4m3 = E4m3::as_it_is;
-  std::int32_t ranges = 0, heads_with_ranges = 0, row_tiles = 1;
+  std::int32_t ranges = 0, last_heads = 0, last_rows = 0, row_tiles = 1;
   PackedFor packed_for = PackedFor::this_call;
   Merging merging = Merging::by_kernel;
   bool operator==(const Cut&) const = default;

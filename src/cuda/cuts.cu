@@ -171,7 +171,7 @@ Cut lone_cut(const AttentionDesc& d, const Cut& usual) {
 /// with one where the blocks of two would be one on some processors and two on others (8 x 3 x 197 x 64: 5.6
 /// instead of 5.8 us). bench/cuda_tiles.cpp measures the others (docs/cuda-measurements.md).
 Cut usual_cut(const AttentionDesc& d) {
-  if (const Cut ranges = hopper_range_cut(d); ranges.ranges > 0) return ranges;
+  if (const auto shared = shared_hopper_cut(d)) return *shared;
   if (const Cut ranges = range_cut(d); ranges.ranges > 0 && fits(d, ranges)) return ranges;
   if (const Cut keeping = keeping_cut(d, mma::kMostWarps); keeping.tile >= 0 && keeping.row_tiles > 1)
     return keeping;
@@ -270,10 +270,8 @@ std::vector<Cut> cuts_of(const AttentionDesc& d) {
     if (tile < tile_of(d) || !hopper_kernels_for(d, tile)) continue;
     Cut cut = hopper_cut(d, tile);
     if (cut != cuts[0]) cuts.push_back(cut);
-    for (const auto& [ranges, heads] : hopper_ranges_of(d, tile)) {
-      cut.ranges = ranges, cut.heads_with_ranges = heads;
-      if (cut != cuts[0]) cuts.push_back(cut);
-    }
+    for (const Cut& shared : shared_hopper_cuts(d, tile))
+      if (shared != cuts[0]) cuts.push_back(shared);
   }
   const mma::Tile least = mma::kTileTable[tile_of(d)];
   for (const E4m3 e4m3 : {E4m3::as_it_is, E4m3::as_f16}) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -42,28 +43,59 @@ namespace {
 
 constexpr std::int64_t kMostRangesOfHopper = 8, kMostBytesOfHopper = std::int64_t{32} << 20;
 
-/// Whether the tiles of a call are as long as each other, to a quarter, and may have their keys cut.
+/// Whether what a row sees is known from its token alone.
+bool is_plain(const AttentionDesc& d) {
+  return d.sequences == 0 && d.bias == AttentionDesc::Bias::none && d.window_left < 0 && d.window_right < 0;
+}
+/// Whether a plain call's full tiles are as long as each other, to a quarter.
+bool has_tiles_alike(const AttentionDesc& d) {
+  return is_plain(d) && (d.mask != Mask::causal || 4 * (d.tokens_k - d.tokens_q) >= 3 * d.tokens_k);
+}
+/// Whether they may have their keys cut, too.
 bool suits_ranges(const AttentionDesc& d) {
   constexpr std::int64_t kLeastBlocks = 8;
-  if (d.sequences > 0 || d.bias != AttentionDesc::Bias::none || d.window_left >= 0 || d.window_right >= 0)
-    return false;
-  if (d.mask == Mask::causal && 4 * (d.tokens_k - d.tokens_q) < 3 * d.tokens_k) return false;
-  return may_have_ranges(d) && kernels_for(d, Cut{}).merges_ranges && key_blocks_of(d) >= kLeastBlocks;
+  return has_tiles_alike(d) && may_have_ranges(d) && kernels_for(d, Cut{}).merges_ranges &&
+         key_blocks_of(d) >= kLeastBlocks;
+}
+
+/// Of a full tile's time, what a tile of next to no rows takes. Measured on an H200: of three warpgroups one
+/// takes 0.51 to 0.60 of the time and two 0.74 to 0.80, where V has 16 bits 0.56 to 0.66 and 0.79 to 0.83,
+/// and where K has too, so that few rows wait for their keys, 0.74 to 0.82 and 0.93 to 0.98
+/// (docs/cuda-measurements.md).
+double shortest_tile(const AttentionDesc& d, std::int64_t warpgroups) {
+  constexpr double kOfCodes = 0.35, kOfMany = 0.5, kOfHalvesOfV = 0.45, kOfHalves = 0.67;
+  constexpr std::int64_t kMany = 4;
+  const mma::Kernels& kernels = kernels_for(d, Cut{});
+  if (kernels.k_bytes > 1) return kOfHalves;
+  if (kernels.v_bytes > 1) return kOfHalvesOfV;
+  return warpgroups == kMany ? kOfMany : kOfCodes;
+}
+
+/// A call's full tiles, and keys as rows of average length see them.
+wgmma::Work work_of(const AttentionDesc& d, std::int64_t rows) {
+  wgmma::Work work;
+  work.heads = d.batch * d.heads_q;
+  work.rows = d.tokens_q, work.warpgroups = rows / wgmma::kRowsAWarpgroup;
+  const std::int64_t hidden = d.mask == Mask::causal ? d.tokens_q / 2 : 0;
+  work.key_blocks = static_cast<double>(groups_of_sequence(d.tokens_k - hidden, d.key_block));
+  work.processors = std::max<std::int64_t>(runtime::processors(), 1);
+  work.shortest = shortest_tile(d, work.warpgroups);
+  return work;
 }
 
 wgmma::Shares hopper_shares(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
-  if (!suits_ranges(d) || !hopper_may_have_ranges(d, tile_index, packed_for)) return {};
+  if (!is_plain(d) || d.tokens_q == 0 || d.tokens_k == 0) return {};
   const std::int64_t rows = hopper_rows(d, tile_index, packed_for), dim = d.head_dim_v;
-  wgmma::Work work;
-  work.heads = d.batch * d.heads_q;
-  work.tiles = d.tokens_q / rows;
-  work.short_part = static_cast<double>(d.tokens_q % rows) / static_cast<double>(rows);
-  const std::int64_t hidden = d.mask == Mask::causal ? d.tokens_q / 2 : 0;  // of a row of average length
-  work.key_blocks = static_cast<double>(groups_of_sequence(d.tokens_k - hidden, d.key_block));
-  work.most_with_ranges = kMostBytesOfHopper / (rows * RangeCut::bytes_of_row(dim));
+  wgmma::Work work = work_of(d, rows);
+  if (!has_tiles_alike(d)) {
+    if (d.tokens_k < d.tokens_q) return {};
+    const std::int64_t warpgroups = wgmma::warpgroups_of_causal(work, d.tokens_k, d.key_block);
+    return {work.heads, 0, warpgroups < work.warpgroups ? warpgroups : 0};
+  }
+  if (suits_ranges(d) && hopper_may_have_ranges(d, tile_index, packed_for))
+    work.most_with_ranges = kMostBytesOfHopper / (rows * RangeCut::bytes_of_row(dim));
   // 132 tiles of 192 x 128 outputs are written and read in the time of some five key blocks.
   work.merging = static_cast<double>(rows * dim) * 5 / (132.0 * 192 * 128);
-  work.processors = std::max<std::int64_t>(runtime::processors(), 1);
   return wgmma::shares_of(work);
 }
 
@@ -113,32 +145,49 @@ Cut usual_hopper_cut(const AttentionDesc& d, int tile_index, PackedFor packed_fo
   Cut cut = hopper_cut(d, tile_index, packed_for);
   const wgmma::Shares shares = hopper_shares(d, tile_index, packed_for);
   cut.ranges = static_cast<std::int32_t>(shares.ranges);
-  if (shares.heads < d.batch * d.heads_q) cut.heads_with_ranges = static_cast<std::int32_t>(shares.heads);
+  cut.last_rows = static_cast<std::int32_t>(shares.warpgroups) * wgmma::kRowsAWarpgroup;
+  if (shares.heads < d.batch * d.heads_q) cut.last_heads = static_cast<std::int32_t>(shares.heads);
   return cut;
 }
 
-Cut hopper_range_cut(const AttentionDesc& d) {
+std::optional<Cut> shared_hopper_cut(const AttentionDesc& d) {
   const int tile = tile_of(d);
   if (d.tokens_q <= wgmma::kRowsAWarpgroup || !hopper_kernels_for(d, tile)) return {};
   const double least_busy = mma::kTileTable[tile].head_dim <= 64 ? 0.5 : 0.3;
-  if (hopper_shares(d, tile, PackedFor::this_call).busy < least_busy) return {};
+  const wgmma::Shares shares = hopper_shares(d, tile, PackedFor::this_call);
+  if (shares.busy < least_busy || (shares.ranges == 0 && shares.warpgroups == 0)) return {};
   return usual_hopper_cut(d, tile, PackedFor::this_call);
 }
 
-std::vector<std::pair<std::int32_t, std::int32_t>> hopper_ranges_of(const AttentionDesc& d, int tile) {
-  if (d.sequences > 0 || !hopper_may_have_ranges(d, tile)) return {};
+std::vector<Cut> shared_hopper_cuts(const AttentionDesc& d, int tile) {
+  if (d.sequences > 0) return {};
   const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1), heads = d.batch * d.heads_q;
-  const std::int64_t of_head = groups_of_sequence(d.tokens_q, hopper_rows(d, tile));
-  const std::int64_t left = heads - heads * of_head / all * all / of_head,
-                     last = left > 0 && left < heads ? left : heads / 2;
+  const std::int64_t rows = hopper_rows(d, tile), of_head = groups_of_sequence(d.tokens_q, rows);
+  // Of as many tiles a head: what fills turns.
+  const auto last = [&](std::int64_t tiles) {
+    const std::int64_t left = heads - heads * tiles / all * all / tiles;
+    return static_cast<std::int32_t>(left > 0 && left < heads ? left : heads / 2);
+  };
+  std::vector<Cut> cuts;
+  const auto add = [&](const Cut& of_all, std::int32_t some) {
+    cuts.push_back(of_all);
+    if (some == 0) return;
+    cuts.push_back(of_all);
+    cuts.back().last_heads = some;
+  };
   constexpr std::int32_t kFew[] = {2, 3, 4};
-  std::vector<std::pair<std::int32_t, std::int32_t>> found;
   for (const std::int32_t ranges : kFew) {
-    if (ranges > key_blocks_of(d)) break;
-    found.push_back({ranges, 0});
-    if (last > 0) found.push_back({ranges, static_cast<std::int32_t>(last)});
+    if (!hopper_may_have_ranges(d, tile) || ranges > key_blocks_of(d)) break;
+    Cut cut = hopper_cut(d, tile);
+    cut.ranges = ranges;
+    add(cut, last(of_head));
   }
-  return found;
+  for (std::int32_t small = wgmma::kRowsAWarpgroup; small < rows; small += wgmma::kRowsAWarpgroup) {
+    Cut cut = hopper_cut(d, tile);
+    cut.last_rows = small;
+    add(cut, last(std::max<std::int64_t>(d.tokens_q / rows, 1)));
+  }
+  return cuts;
 }
 
 }  // namespace octet::cuda

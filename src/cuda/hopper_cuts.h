@@ -1,7 +1,7 @@
 // Which problems Hopper's kernels take, and how they cut them.
 #pragma once
 #include <cstdint>
-#include <utility>
+#include <optional>
 #include <vector>
 
 #include "cuda/cuda.h"
@@ -29,14 +29,14 @@ bool suits_hopper(const AttentionDesc& desc);
 
 /// The cut by Hopper's kernels, without ranges.
 Cut hopper_cut(const AttentionDesc& desc, int tile, PackedFor packed_for = PackedFor::this_call);
-/// With ranges where the last tiles would leave processors without one.
+/// With ranges or small tiles where the last ones would leave processors without one.
 Cut usual_hopper_cut(const AttentionDesc& desc, int tile, PackedFor packed_for);
-/// The cut in ranges by Hopper's kernels of a call that takes these; ranges 0: it does not, for its rows are
-/// few, or mma.sync, which multiplies some half as fast, keeps processors busier.
-Cut hopper_range_cut(const AttentionDesc& desc);
+/// The cut by Hopper's kernels of a call whose last tiles are shared out (wgmma/shares.h); none: they are
+/// not, its rows are few, or mma.sync, which multiplies some half as fast, keeps processors busier.
+std::optional<Cut> shared_hopper_cut(const AttentionDesc& desc);
 
-/// Ranges, and heads that have them, that a cut by Hopper's kernels may have: of all heads, and of those that
-/// fill no turn of all processors, or half of them.
-std::vector<std::pair<std::int32_t, std::int32_t>> hopper_ranges_of(const AttentionDesc& desc, int tile);
+/// Cuts by Hopper's kernels with ranges or small tiles: of all heads, and of those that fill no turn of all
+/// processors, or half of them.
+std::vector<Cut> shared_hopper_cuts(const AttentionDesc& desc, int tile);
 
 }  // namespace octet::cuda

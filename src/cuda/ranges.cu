@@ -157,7 +157,7 @@ RangeCut::RangeCut(const AttentionDesc& d, const Cut& cut) : RangeCut(d, cut.ran
   if (cut.family == Family::mma) return;
   joined = 1, heads = d.heads_q;
   const std::int64_t all = heads * d.batch;
-  count = cut.heads_with_ranges > 0 ? cut.heads_with_ranges : all;
+  count = cut.last_heads > 0 ? cut.last_heads : all;
   first_head = all - count;
   stride = count;
 }

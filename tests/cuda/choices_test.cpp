@@ -151,12 +151,12 @@ TEST(RangeCut, OfManyPackedRowsTheWorkspaceStaysWithinWhatIsPlannedFor) {
 
 TEST(RangeCut, OfHoppersKernelsTheLastHeadsOfAllBatchEntriesAreCut) {
   cuda::Cut cut;
-  cut.family = cuda::Family::wgmma, cut.ranges = 3, cut.heads_with_ranges = 40;
+  cut.family = cuda::Family::wgmma, cut.ranges = 3, cut.last_heads = 40;
   const cuda::RangeCut some(few_rows(200, 8192), cut);
   EXPECT_EQ(some.joined, 1);
   EXPECT_EQ(some.first_head, 24);
   EXPECT_EQ(some.bytes(), 3 * 40 * 200 * 129 * std::int64_t{sizeof(float)});
-  cut.heads_with_ranges = 0;
+  cut.last_heads = 0;
   EXPECT_EQ(cuda::RangeCut(few_rows(200, 8192), cut).count, 64);
 }
 
@@ -195,7 +195,7 @@ TEST(TileOrder, TheLongestTilesOfASetOfRowsComeFirst) {
       for (const std::int64_t heads : {1, 7, 32})
         for (const std::int64_t most : {1, 8, 12, 1000}) {
           const std::int64_t rows = sequences * heads;
-          const auto of = cuda::wgmma::longest_first(tiles, {heads, 0, rows}, most, 0);
+          const auto of = cuda::wgmma::longest_first(tiles, {heads, 0, rows, 192}, most, 0);
           const std::int64_t together = of.together;
           EXPECT_LE(together, most);
           EXPECT_EQ(rows % together, 0);
@@ -207,16 +207,17 @@ TEST(TileOrder, TheLongestTilesOfASetOfRowsComeFirst) {
             EXPECT_TRUE(!has_before || order[i].tile <= order[i - 1].tile);
           }
         }
-  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {32, 0, 32}, 92, 0).together}, 32);
-  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {32, 0, 96}, 20, 0).together}, 16);
-  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {7, 0, 7}, 5, 0).together}, 1);
+  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {32, 0, 32, 192}, 92, 0).together}, 32);
+  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {32, 0, 96, 192}, 20, 0).together}, 16);
+  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {7, 0, 7, 192}, 5, 0).together}, 1);
 }
 
 TEST(TileOrder, TheFirstTileLacksTheRowsThatARowHasNot) {
   for (const std::int32_t query_rows : {64, 128, 192}) {
     for (const std::int32_t of_row : {1, query_rows - 1, query_rows, query_rows + 1, 1000, 1024}) {
       const std::int32_t count = (of_row + query_rows - 1) / query_rows;
-      const auto tiles = cuda::wgmma::longest_first(count, {1, 0, 1}, 1, count * query_rows - of_row);
+      const auto tiles =
+          cuda::wgmma::longest_first(count, {1, 0, 1, query_rows}, 1, count * query_rows - of_row);
       std::int32_t end = 0;
       for (std::int32_t i = 0; i < count; ++i) {
         const std::int32_t begin = cuda::wgmma::begin_of_tile(tiles, i, query_rows);
@@ -227,53 +228,107 @@ TEST(TileOrder, TheFirstTileLacksTheRowsThatARowHasNot) {
       EXPECT_EQ(end, of_row);
     }
   }
-  const auto last_is_short = cuda::wgmma::row_after_row(2, {1, 0, 1});
+  const auto last_is_short = cuda::wgmma::row_after_row(2, {1, 0, 1, 192});
   EXPECT_EQ(cuda::wgmma::begin_of_tile(last_is_short, 1, 192), 192);
   EXPECT_EQ(cuda::wgmma::own_rows(last_is_short, 0, 192), 192);
 }
 
 TEST(TileOrder, RowsComeOneAfterTheOtherAndShortTilesLast) {
   for (const std::int64_t rows : {1, 6, 21}) {
-    const auto order = in_order(cuda::wgmma::row_after_row(5, {rows, 0, rows}), 5, rows);
+    const auto order = in_order(cuda::wgmma::row_after_row(5, {rows, 0, rows, 192}), 5, rows);
     for (std::size_t i = 0; i < order.size(); ++i) {
       EXPECT_EQ(order[i].row, static_cast<std::int32_t>(i / 5));
       EXPECT_EQ(order[i].tile, static_cast<std::int32_t>(4 - i % 5));
     }
     const std::int64_t heads = (rows / 3 + 1) * 3;
-    const auto short_last = in_order(cuda::wgmma::short_ones_last(5, {3, 0, heads}), 5, heads);
+    const auto short_last = in_order(cuda::wgmma::short_ones_last(5, {3, 0, heads, 192}), 5, heads);
     const auto whole = static_cast<std::size_t>(heads * 4);
     for (std::size_t i = 0; i < short_last.size(); ++i) EXPECT_EQ(short_last[i].tile == 4, i >= whole);
   }
 }
 
-/// Of 132 processors, with outputs of f32 and room for 32 MiB of them.
-cuda::wgmma::Shares shares_of(std::int64_t heads, std::int64_t rows, double key_blocks, std::int64_t dim) {
-  constexpr std::int64_t kRowsOfTile = 192, kProcessors = 132;
+TEST(TileOrder, SmallTilesOfTheLastRowsComeBetweenFullAndShortOnes) {
+  constexpr std::int64_t kQueryRows = 192;
+  for (const std::int64_t rows : {1, 7, 40})
+    for (const std::int64_t of_row : {64, 192, 200, 1000, 1024})
+      for (const std::int64_t small : {64, 128})
+        for (const std::int64_t with_small : {std::int64_t{1}, rows / 2, rows}) {
+          if (with_small == 0) continue;
+          const auto tiles =
+              cuda::wgmma::small_ones_last({rows, 0, rows, kQueryRows}, of_row, with_small, small);
+          std::vector<std::vector<int>> times(rows, std::vector<int>(of_row));
+          std::int64_t before = kQueryRows;
+          for (std::int32_t i = 0; i < tiles.count; ++i) {
+            const auto [row, tile] = cuda::wgmma::number_of_tile(tiles, i);
+            const std::int32_t most = cuda::wgmma::query_rows_of(tiles, i);
+            EXPECT_EQ(most, row >= rows - with_small ? small : kQueryRows);
+            const std::int32_t begin = cuda::wgmma::begin_of_tile(tiles, tile, most);
+            const auto end = std::min<std::int64_t>(begin + most, of_row);
+            ASSERT_TRUE(row >= 0 && row < rows && begin >= 0 && begin < end) << row << ", " << begin;
+            for (std::int64_t at = begin; at < end; ++at) ++times[row][at];
+            const bool is_full = end - begin == kQueryRows;
+            EXPECT_TRUE(!is_full || before == kQueryRows) << "a full tile behind a smaller one";
+            before = end - begin;
+          }
+          for (const auto& of_one : times)
+            EXPECT_EQ(std::ranges::count(of_one, 1), of_row) << "each query row has one tile";
+        }
+}
+
+constexpr double kCodes = 0.35, kHalves = 0.67;  // Work::shortest
+
+/// Of tiles of 192 rows on 132 processors.
+cuda::wgmma::Work work_of(std::int64_t heads, std::int64_t rows, double shortest) {
   cuda::wgmma::Work work;
-  work.heads = heads, work.tiles = rows / kRowsOfTile;
-  work.short_part = static_cast<double>(rows % kRowsOfTile) / kRowsOfTile;
-  work.key_blocks = key_blocks, work.processors = kProcessors;
-  work.most_with_ranges = (32 << 20) / (kRowsOfTile * cuda::RangeCut::bytes_of_row(dim));
-  work.merging = static_cast<double>(kRowsOfTile * dim) * 5 / (132.0 * 192 * 128);
+  work.heads = heads, work.rows = rows, work.warpgroups = 3;
+  work.processors = 132, work.shortest = shortest;
+  return work;
+}
+/// With outputs of f32 and room for 32 MiB of them.
+cuda::wgmma::Shares shares_of(std::int64_t heads, std::int64_t rows, double key_blocks, std::int64_t dim,
+                              double shortest) {
+  cuda::wgmma::Work work = work_of(heads, rows, shortest);
+  const std::int64_t of_tile = work.rows_of_tile();
+  work.key_blocks = key_blocks;
+  work.most_with_ranges = (32 << 20) / (of_tile * cuda::RangeCut::bytes_of_row(dim));
+  work.merging = static_cast<double>(of_tile * dim) * 5 / (132.0 * 192 * 128);
   return cuda::wgmma::shares_of(work);
 }
 
 /// What docs/cuda-measurements.md has measured.
-TEST(Shares, HeadsThatFillNoTurnHaveRanges) {
-  const auto expect = [](const cuda::wgmma::Shares& got, std::int64_t heads, std::int64_t ranges) {
-    EXPECT_EQ(got.heads, heads);
-    EXPECT_EQ(got.ranges, ranges);
+TEST(Shares, HeadsThatFillNoTurnHaveSmallTilesOrRanges) {
+  struct Want {
+    std::int64_t heads, ranges, warpgroups;
+  };
+  const auto expect = [](const cuda::wgmma::Shares& got, const Want& want) {
+    EXPECT_EQ(got.heads, want.heads);
+    EXPECT_EQ(got.ranges, want.ranges);
+    EXPECT_EQ(got.warpgroups, want.warpgroups);
     EXPECT_TRUE(got.busy > 0 && got.busy <= 1) << got.busy;
   };
-  expect(shares_of(20, 4096, 32, 64), 2, 3);
-  expect(shares_of(24, 4608, 36, 128), 2, 2);
-  expect(shares_of(32, 128, 64, 128), 32, 4);
-  expect(shares_of(32, 256, 63, 128), 32, 2);
-  expect(shares_of(32, 512, 62, 128), 0, 0);
-  expect(shares_of(32, 1024, 60, 128), 10, 2);
-  expect(shares_of(32, 2048, 120, 128), 8, 3);
-  expect(shares_of(64, 4096, 32, 128), 0, 0);
-  expect(shares_of(40, 1024, 8, 64), 0, 0);
+  expect(shares_of(20, 4096, 32, 64, kCodes), {2, 0, 1});
+  expect(shares_of(24, 4608, 36, 128, kCodes), {2, 0, 2});
+  expect(shares_of(32, 128, 64, 128, kCodes), {32, 4, 0});
+  expect(shares_of(32, 256, 63, 128, kCodes), {32, 0, 1});
+  expect(shares_of(32, 512, 62, 128, kCodes), {32, 0, 2});
+  expect(shares_of(32, 1024, 60, 128, kCodes), {6, 0, 1});
+  expect(shares_of(32, 1024, 8, 64, kCodes), {6, 0, 1});
+  expect(shares_of(64, 4096, 32, 128, kCodes), {0, 0, 0});
+  expect(shares_of(40, 1024, 8, 64, kCodes), {0, 0, 0});
+  expect(shares_of(20, 4096, 32, 64, kHalves), {2, 3, 0});
+  expect(shares_of(24, 4608, 36, 128, kHalves), {2, 2, 0});
+  expect(shares_of(32, 512, 62, 128, kHalves), {32, 0, 2});
+  expect(shares_of(32, 2048, 120, 128, kHalves), {8, 3, 0});
+}
+
+TEST(Shares, UnderACausalMaskTilesAreSmallWhereAllThenBeginAtOnce) {
+  const auto warpgroups = [](std::int64_t heads, std::int64_t rows, double shortest) {
+    return cuda::wgmma::warpgroups_of_causal(work_of(heads, rows, shortest), rows, 128);
+  };
+  EXPECT_EQ(warpgroups(32, 512, kCodes), 2) << "128 tiles";
+  EXPECT_EQ(warpgroups(32, 2048, kCodes), 3);
+  EXPECT_EQ(warpgroups(32, 8192, kCodes), 3);
+  EXPECT_EQ(warpgroups(4, 512, kCodes), 1) << "32 tiles";
 }
 
 /// Processors that take the next tile whenever they are done.
@@ -282,20 +337,23 @@ TEST(Shares, ACallEndsWhenAllProcessorsHaveTakenWhatIsLeft) {
     for (const std::int64_t longer : {0, 1, 3, 100, 300})
       for (const std::int64_t shorter : {0, 1, 50, 400})
         for (const double time : {2.0, 5.0, 9.0}) {
-          constexpr double kLonger = 10;
+          constexpr double kLonger = 10, kLast = 3;
+          constexpr std::int64_t kLastOnes = 40;
           std::multiset<double> ends;
           for (std::int64_t i = 0; i < processors; ++i) ends.insert(0);
-          const auto take = [&](double of_tile) {
-            const double begin = *ends.begin();
-            ends.erase(ends.begin());
-            ends.insert(begin + of_tile);
+          cuda::wgmma::Processors got(processors);
+          const auto take = [&](std::int64_t count, double of_tile) {
+            got.take(count, of_tile);
+            for (std::int64_t i = 0; i < count; ++i) {
+              const double begin = *ends.begin();
+              ends.erase(ends.begin());
+              ends.insert(begin + of_tile);
+            }
+            EXPECT_EQ(got.end(), *ends.rbegin()) << longer << ", " << shorter << ", " << time;
           };
-          for (std::int64_t i = 0; i < longer; ++i) take(kLonger);
-          for (std::int64_t i = 0; i < shorter; ++i) take(time);
-          const double end = cuda::wgmma::end_of({longer, kLonger}, {shorter, time}, processors);
-          // It counts whole turns of those that are late apart: up to one tile more.
-          EXPECT_GE(end, *ends.rbegin()) << longer << ", " << shorter << ", " << time;
-          EXPECT_LE(end, *ends.rbegin() + time) << longer << ", " << shorter << ", " << time;
+          take(longer, kLonger);
+          take(shorter, time);
+          take(kLastOnes, kLast);
         }
 }
 

@@ -59,7 +59,7 @@ class Attention : KeyBlockVisits<S, kTile> {
       order.each([&](std::int32_t i) {
         const RowTile tile = order.at(i);
         if (tile.begin >= tile.queries.length) return i;
-        const KeyBlocks blocks = order.blocks_of(tile);
+        const KeyBlocks blocks = order.blocks_of(tile, i);
         for (int pass = 0;; ++pass) {
           if (threadIdx.x < kCopying)
             copies.copy_blocks(HeadOperand(call_.k, call_.keys, tile.keys, tile.head / call_.group), blocks,
@@ -147,7 +147,7 @@ class Attention : KeyBlockVisits<S, kTile> {
     if (channel < kTile.head_dim) of_channel = end_scales(v, min(channel, call_.dim_v - 1));
     const HeadBias bias(call_, queries.batch, tile.head);
     const Visibility visibility{call_, queries.length, tile.keys.length};
-    const KeyBlocks blocks = order.blocks_of(tile);
+    const KeyBlocks blocks = order.blocks_of(tile, i);
     const S scheme = scheme_of<S>(call_);
     Rows rows;
     open_rows(rows, scheme, scales, first_row, 0);
@@ -160,18 +160,19 @@ class Attention : KeyBlockVisits<S, kTile> {
     Outputs outputs(shared_.of_outputs[thread() / 32]);
     if constexpr (Shared::kWeighsEarly)
       Shared::Early::park_rows({shared_.early_rows, thread()}, scheme, rows);
-    this->visit_blocks(rows, outputs, scheme, bias, visibility, blocks, begin, first_row, at);
+    this->visit_blocks(rows, outputs, scheme, bias, visibility, blocks, {begin, order.end_of(tile, i)},
+                       first_row, at);
     if constexpr (Shared::kWeighsEarly) {
       if (goes_again(Shared::Early::has_failed({shared_.early_rows, thread()}))) [[unlikely]]
         return true;
     }
     if constexpr (Shared::kSharesOut) {
       const std::int32_t again = tile_of_warp();
-      end_rows_of(order, order.at(again), order.is_last(again), rows, outputs, scheme);
+      end_rows_of(order, order.at(again), again, rows, outputs, scheme);
     } else if constexpr (Shared::kParksTile) {
-      end_rows_of(order, shared_.row_tile_of_warp[thread() / 32], true, rows, outputs, scheme);
+      end_rows_of(order, shared_.row_tile_of_warp[thread() / 32], i, rows, outputs, scheme);
     } else {
-      end_rows_of(order, tile, true, rows, outputs, scheme);
+      end_rows_of(order, tile, i, rows, outputs, scheme);
     }
     return false;
   }
@@ -195,7 +196,7 @@ class Attention : KeyBlockVisits<S, kTile> {
   }
   static constexpr int kOfProducts = 1;  ///< a barrier
 
-  __device__ __forceinline__ void end_rows_of(const Order& order, const RowTile& tile, bool is_last,
+  __device__ __forceinline__ void end_rows_of(const Order& order, const RowTile& tile, std::int32_t i,
                                               Rows& rows, Outputs& outputs, const S& scheme) {
     const Sequence& queries = tile.queries;
     const std::int32_t first_row = tile.begin + first_row_of_warp();
@@ -217,14 +218,14 @@ class Attention : KeyBlockVisits<S, kTile> {
     if constexpr (kMayHaveRanges) {
       if (call_.has_ranges) [[unlikely]] {
         head += static_cast<std::int32_t>(blockIdx.z) * call_.ranges.stride;
-        see_only(order.blocks_of(tile), tile, rows);
+        see_only(order.blocks_of(tile, i), tile, rows);
       }
     }
     // Nobody reads the tiles any more, whose place the rows take.
     if constexpr (!Shared::kSharesOut) ptx::sync_threads(kOfProducts, kMultiplying);
-    if (is_last) ptx::let_the_next_kernel_start();
+    if (order.is_last(i)) ptx::let_the_next_kernel_start();
     const RowStore store(call_, queries, head);
-    const std::int32_t end = order.end_of(tile);
+    const std::int32_t end = order.end_of(tile, i);
     static_assert(S::kOutput == Output::values, "outputs are no codes");
     const auto staged_in = [&](auto format) {
       using Row = StagedRow<kTile.head_dim, decltype(format)>;

@@ -37,8 +37,9 @@ class Launches {
     constexpr Tile kTile = tile_of<S>(kIndex);
     constexpr std::int64_t kCache = 16 << 20;   // bytes of keys in the second-level cache, of 50 MB
     constexpr std::int64_t kLeastTogether = 4;  // heads, whose longest tiles keep most processors busy
-    constexpr std::int64_t kRows = SharedPlan<S, kTile>::kRows;
     if (call.queries.cu_seqlens) return row_after_row(grid.tiles, grid.rows);
+    if (grid.with_small > 0)
+      return small_ones_last(grid.rows, call.queries.tokens, grid.with_small, grid.query_rows_of_small);
     if (call.mask == Mask::causal && call.window_left < 0) {
       constexpr std::int64_t kKeyBytes = kTile.head_dim * (Element<S::kQk>::kBytes + Element<S::kV>::kBytes);
       const std::int64_t row_bytes =
@@ -49,9 +50,10 @@ class Launches {
       const bool at_once = grid.tiles * grid.rows.count <= runtime::processors();
       const bool has_full_last = grid.tiles > 1 && !(at_once && Element<S::kQk>::kBytes == 1);
       return longest_first(grid.tiles, grid.rows, std::max(kCache / row_bytes, kLeastTogether),
-                           has_full_last ? grid.tiles * kRows - call.queries.tokens : 0);
+                           has_full_last ? grid.tiles * grid.rows.query_rows - call.queries.tokens : 0);
     }
-    const bool has_short = call.hides_keys == 0 && grid.tiles > 1 && call.queries.tokens % kRows != 0;
+    const bool has_short =
+        call.hides_keys == 0 && grid.tiles > 1 && call.queries.tokens % grid.rows.query_rows != 0;
     return has_short ? short_ones_last(grid.tiles, grid.rows) : row_after_row(grid.tiles, grid.rows);
   }
 

@@ -8,11 +8,12 @@
 
 namespace octet::cuda::wgmma {
 
-/// What a launch computes: heads, each with so many tiles of query rows; of packed sequences, which are then
-/// not counted apart, those of all of them.
+/// What a launch computes: heads, each with so many tiles of query rows, of whole warpgroups; of packed
+/// sequences, which are then not counted apart, full tiles of all of them.
 struct Grid {
   HeadRows rows;
   std::int64_t tiles;
+  std::int64_t with_small = 0, query_rows_of_small = 0;  ///< the last of the rows, which have small tiles
 };
 
 struct Kernels {

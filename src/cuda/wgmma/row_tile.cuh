@@ -17,8 +17,8 @@ struct RowTile {
   Sequence queries, keys;
 };
 
-/// kSharesOut: blocks of threads go from tile to tile; else each has one. kRows: of a tile. kMayHaveRanges:
-/// whether keys may be cut (cuda/ranges.h).
+/// kSharesOut: blocks of threads go from tile to tile; else each has one. kRows: of a full tile.
+/// kMayHaveRanges: whether keys may be cut (cuda/ranges.h).
 template <bool kSharesOut, int kRows, bool kMayHaveRanges>
 class TileOrder {
  public:
@@ -27,8 +27,10 @@ class TileOrder {
 
   __device__ __forceinline__ RowTile at(std::int32_t i) const {
     const TileNumber number = number_of_tile(tiles_, i);
-    const std::int32_t sequence = number.row / tiles_.heads;
-    return of_group(sequence * call_.queries.groups + number.tile, number.row - sequence * tiles_.heads);
+    const std::int32_t entry = number.row / tiles_.heads, head = number.row - entry * tiles_.heads;
+    if (call_.queries.cu_seqlens) return of_group(number.tile, head);
+    return {begin_of_tile(tiles_, number.tile, query_rows_of(tiles_, i)), head,
+            sequence_at(call_.queries, entry), sequence_at(call_.keys, entry)};
   }
   /// body(i) of the block of threads' tiles, one after the other; it returns i.
   template <class Body>
@@ -44,16 +46,15 @@ class TileOrder {
   __device__ __forceinline__ bool is_last(std::int32_t i) const {
     return !kSharesOut || i + static_cast<std::int32_t>(gridDim.x) >= tiles_.count;
   }
-  /// Behind the tile's own rows: others, which threads compute beside them where the first tile lacks some,
-  /// are the next tile's.
-  __device__ __forceinline__ std::int32_t end_of(const RowTile& tile) const {
-    return min(tile.queries.length, tile.begin + own_rows(tiles_, tile.begin, kRows));
+  /// Behind the own rows of tile i: others, which threads may compute beside them, are another tile's.
+  __device__ __forceinline__ std::int32_t end_of(const RowTile& tile, std::int32_t i) const {
+    return min(tile.queries.length, tile.begin + rows_of(tile, i));
   }
-  /// Key blocks that rows of the tile see, of them those in the block of threads' range. note: a range is
-  /// made anew where it is asked for, and no register has it through the loop of key blocks.
-  __device__ __forceinline__ KeyBlocks blocks_of(const RowTile& tile) const {
+  /// Key blocks that rows of tile i see, of them those in the block of threads' range. note: a range is made
+  /// anew where it is asked for, and no register has it through the loop of key blocks.
+  __device__ __forceinline__ KeyBlocks blocks_of(const RowTile& tile, std::int32_t i) const {
     KeyBlocks blocks(call_, Visibility{call_, tile.queries.length, tile.keys.length}, tile.keys,
-                     tile.head / call_.group, tile.begin, own_rows(tiles_, tile.begin, kRows));
+                     tile.head / call_.group, tile.begin, rows_of(tile, i));
     if constexpr (kMayHaveRanges) {
       if (call_.has_ranges) [[unlikely]]
         blocks.keep(range_of(call_, visible_blocks(call_, tile.queries.length, tile.keys.length),
@@ -63,6 +64,12 @@ class TileOrder {
   }
 
  private:
+  /// note: no register has the number of a block of threads' only tile through the loop of key blocks.
+  __device__ __forceinline__ std::int32_t rows_of(const RowTile& tile, std::int32_t i) const {
+    if constexpr (!kSharesOut) i = static_cast<std::int32_t>(tile::kept(blockIdx.x));
+    return own_rows(tiles_, tile.begin, query_rows_of(tiles_, i));
+  }
+  /// Of packed sequences, which count as one entry.
   __device__ __forceinline__ RowTile of_group(std::int32_t group, std::int32_t head) const {
     constexpr Divider rows(kRows);
     const std::int32_t index = sequence_of_group(call_.queries, group, rows);

@@ -1,81 +1,190 @@
-// How a call's last tiles are shared out: where they are too few for all processors, the last heads have
-// their keys cut into ranges (cuda/ranges.h), whose blocks of threads take what the others leave.
+// How a call's last tiles are shared out where they are too few for all processors. Either the last heads
+// have their keys cut into ranges (cuda/ranges.h), whose blocks of threads take what the others leave, or
+// their query rows have smaller tiles (order.h).
 #pragma once
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "cuda/wgmma/tile.h"
 
 namespace octet::cuda::wgmma {
 
 /// A call's tiles, each against as many keys. Times are those of a full tile's key blocks.
 struct Work {
   std::int64_t heads = 0;             ///< of all sequences
-  std::int64_t tiles = 0;             ///< of a head: full ones,
-  double short_part = 0;              ///< and of one more the part of rows that there are
+  std::int64_t rows = 0;              ///< of a head
+  std::int64_t warpgroups = 0;        ///< of a full tile
   double key_blocks = 0;              ///< of a tile
   std::int64_t most_with_ranges = 0;  ///< tiles times ranges whose outputs have room
   double merging = 0;                 ///< outputs of one tile
   std::int64_t processors = 0;
+  double shortest = 1;  ///< of a full tile's time, what a tile of next to no rows takes; 1: none is smaller
 
-  std::int64_t all_tiles() const { return tiles + (short_part > 0 ? 1 : 0); }
+  std::int64_t rows_of_tile() const { return warpgroups * kRowsAWarpgroup; }
+  /// Of a full tile's time, what one of so many rows takes.
+  double part_of(std::int64_t of_tile) const {
+    const double part = static_cast<double>(of_tile) / static_cast<double>(rows_of_tile());
+    return shortest + (1 - shortest) * part;
+  }
 };
 
-/// The last `heads` of a call, whose keys are cut into so many ranges; 0: none are. time: of the call; busy:
-/// the part of it that processors work, were full tiles all they had.
+/// What a tile takes beside its key blocks, from times of int8 and f16 on an H200, where a key block
+/// takes 1.8 us of 64 channels and 2.35 of 128 (docs/cuda-measurements.md).
+inline constexpr double kBeginAndEnd = 2;
+
+/// What the last `heads` of a call have: keys in so many ranges, or tiles of so many warpgroups' rows;
+/// neither: what the others have. time: of the call; busy: the part of it that processors work, were full
+/// tiles all they had.
 struct Shares {
-  std::int64_t heads = 0, ranges = 0;
+  std::int64_t heads = 0, ranges = 0, warpgroups = 0;
   double time = 0, busy = 0;
 };
 
-/// Tiles that take as long as each other.
-struct TilesOf {
-  std::int64_t count;
-  double time;
-};
-/// When processors are done that take `longer` tiles, and then `shorter` ones as they have no other.
-inline double end_of(const TilesOf& longer, const TilesOf& shorter, std::int64_t processors) {
-  const std::int64_t turns = longer.count / processors, late = longer.count % processors;
-  const double begin = static_cast<double>(turns) * longer.time, end = late > 0 ? begin + longer.time : begin;
-  if (shorter.count == 0) return end;
-  for (std::int64_t turn = 1;; ++turn) {
-    const double of_turn = static_cast<double>(turn) * shorter.time;
-    const auto by_late = static_cast<std::int64_t>(std::max(of_turn - longer.time, 0.0) / shorter.time);
-    if ((processors - late) * turn + late * by_late >= shorter.count) return std::max(end, begin + of_turn);
-  }
-}
-
-/// The heads and ranges that end a call first, if that is worth it. As many heads as fill some turns of all
-/// processors have no ranges.
-inline Shares shares_of(const Work& work) {
-  constexpr std::int64_t kMostRanges = 8;
-  constexpr double kLeastBlocks = 4, kLeastGain = 4, kLeastPart = 0.03;
-  // What a tile takes beside its key blocks, and one of ranges, whose outputs are f32; a second launch and
-  // merging; a tile of next to no rows. From times of int8 and f16 on an H200, where a key block takes 1.8 us
-  // of 64 channels and 2.35 of 128 (docs/cuda-measurements.md).
-  constexpr double kBeginAndEnd = 2, kBeginAndEndOfRange = 3, kMerging = 6, kShortest = 0.4;
-  const double of_short = kShortest + (1 - kShortest) * work.short_part;
-  const double tile = work.key_blocks + kBeginAndEnd;
-  const std::int64_t of_head = work.all_tiles(), short_tiles = of_head - work.tiles;
-  Shares none;
-  none.time =
-      end_of({work.heads * work.tiles, tile}, {work.heads * short_tiles, tile * of_short}, work.processors);
-  Shares best = none;
-  const std::int64_t full_turns = work.heads * of_head / work.processors;
-  for (std::int64_t turns = full_turns; turns >= std::max<std::int64_t>(full_turns - 1, 0); --turns) {
-    const std::int64_t without = std::min(turns * work.processors / of_head, work.heads);
-    const std::int64_t heads = work.heads - without, tiles = heads * of_head;
-    for (std::int64_t ranges = 2; ranges <= kMostRanges; ++ranges) {
-      const double blocks = std::ceil(work.key_blocks / static_cast<double>(ranges));
-      if (tiles == 0 || tiles * ranges > work.most_with_ranges || blocks < kLeastBlocks) break;
-      const double of_range = blocks * (work.tiles == 0 ? of_short : 1.0) + kBeginAndEndOfRange;
-      const double time = end_of({without * of_head, tile}, {tiles * ranges, of_range}, work.processors) +
-                          kMerging + static_cast<double>(tiles * ranges) * work.merging;
-      if (time < best.time) best = {heads, ranges, time};
+/// When processors are done that take the next tile whenever they are.
+class Processors {
+ public:
+  explicit Processors(std::int64_t count) : groups_{{0.0, count}} {}
+  /// So many tiles of a time each.
+  void take(std::int64_t count, double time) {
+    if (groups_.size() == 1) {
+      groups_[0].end += static_cast<double>(count / groups_[0].count) * time;
+      count %= groups_[0].count;
+    }
+    while (count > 0) {
+      const auto first =
+          std::ranges::min_element(groups_, [](const Group& a, const Group& b) { return a.end < b.end; });
+      const std::int64_t some = std::min(count, first->count);
+      const Group later{first->end + time, some};
+      count -= some, first->count -= some;
+      if (first->count == 0) groups_.erase(first);
+      groups_.push_back(later);
     }
   }
-  if (none.time - best.time < std::max(kLeastGain, kLeastPart * none.time)) best = none;
-  best.busy = static_cast<double>(work.heads) * (static_cast<double>(work.tiles) + work.short_part) *
-              work.key_blocks / (static_cast<double>(work.processors) * best.time);
+  double end() const {
+    double last = 0;
+    for (const Group& group : groups_) last = std::max(last, group.end);
+    return last;
+  }
+
+ private:
+  struct Group {
+    double end;
+    std::int64_t count;  ///< processors that are done then
+  };
+  std::vector<Group> groups_;
+};
+
+/// The heads that end a call first, and how, if that is worth it. As many heads as fill some turns of all
+/// processors have full tiles and no ranges.
+class ShareOut {
+ public:
+  explicit ShareOut(const Work& work) : work_(work) {}
+
+  Shares best() const {
+    Shares none, best;
+    none.time = time_of(work_.heads, [](Processors&) {});
+    best = none;
+    const std::int64_t full_turns = work_.heads * tiles_of_head() / work_.processors;
+    for (std::int64_t turns = full_turns; turns >= std::max<std::int64_t>(full_turns - 1, 0); --turns)
+      choose_ranges(std::min(turns * work_.processors / tiles_of_head(), work_.heads), best);
+    if (none.time - best.time < std::max(kLeastGain, kLeastPart * none.time)) best = none;
+    if (const Shares small = with_small_tiles();
+        small.time < best.time && none.time - small.time >= kLeastPart * none.time)
+      best = small;
+    best.busy = static_cast<double>(work_.heads * work_.rows) / static_cast<double>(work_.rows_of_tile()) *
+                work_.key_blocks / (static_cast<double>(work_.processors) * best.time);
+    return best;
+  }
+
+ private:
+  // The same of ranges, whose outputs are f32; a second launch and merging.
+  static constexpr double kBeginAndEndOfRange = 3, kMerging = 6;
+  static constexpr double kLeastGain = 4, kLeastPart = 0.03;
+
+  std::int64_t full_tiles() const { return work_.rows / work_.rows_of_tile(); }
+  std::int64_t left_rows() const { return work_.rows % work_.rows_of_tile(); }
+  std::int64_t tiles_of_head() const { return full_tiles() + (left_rows() > 0 ? 1 : 0); }
+  double tile() const { return work_.key_blocks + kBeginAndEnd; }
+  /// The call's time where so many heads have full tiles, and the others are taken between these and the
+  /// first heads' short ones.
+  template <class Others>
+  double time_of(std::int64_t heads, const Others& others) const {
+    Processors processors(work_.processors);
+    processors.take(heads * full_tiles(), tile());
+    others(processors);
+    if (left_rows() > 0) processors.take(heads, tile() * work_.part_of(left_rows()));
+    return processors.end();
+  }
+
+  /// without: heads that have none.
+  void choose_ranges(std::int64_t without, Shares& best) const {
+    constexpr std::int64_t kMostRanges = 8;
+    constexpr double kLeastBlocks = 4;
+    const std::int64_t heads = work_.heads - without, tiles = heads * tiles_of_head();
+    for (std::int64_t ranges = 2; ranges <= kMostRanges; ++ranges) {
+      const double blocks = std::ceil(work_.key_blocks / static_cast<double>(ranges));
+      if (tiles == 0 || tiles * ranges > work_.most_with_ranges || blocks < kLeastBlocks) break;
+      const double of_range =
+          blocks * (full_tiles() == 0 ? work_.part_of(left_rows()) : 1.0) + kBeginAndEndOfRange;
+      Processors processors(work_.processors);
+      processors.take(without * tiles_of_head(), tile());
+      processors.take(tiles * ranges, of_range);
+      const double time = processors.end() + kMerging + static_cast<double>(tiles * ranges) * work_.merging;
+      if (time < best.time) best = {heads, ranges, 0, time};
+    }
+  }
+
+  /// The best of some; time infinite: there are none.
+  Shares with_small_tiles() const {
+    constexpr double kNone = std::numeric_limits<double>::infinity(), kLess = 0.99;
+    Shares best{0, 0, 0, kNone};
+    if (work_.shortest == 1 || full_tiles() == 0) return best;
+    const std::int64_t full_turns = work_.heads * full_tiles() / work_.processors;
+    for (std::int64_t turns = full_turns; turns >= std::max<std::int64_t>(full_turns - 1, 0); --turns) {
+      const std::int64_t full = std::min(turns * work_.processors / full_tiles(), work_.heads),
+                         heads = work_.heads - full;
+      for (std::int64_t warpgroups = 1; heads > 0 && warpgroups < work_.warpgroups; ++warpgroups) {
+        const std::int64_t rows = warpgroups * kRowsAWarpgroup, last = work_.rows % rows;
+        const double time = time_of(full, [&](Processors& processors) {
+          processors.take(heads * (work_.rows / rows), tile() * work_.part_of(rows));
+          if (last > 0) processors.take(heads, tile() * work_.part_of(last));
+        });
+        if (time < kLess * best.time) best = {heads, 0, warpgroups, time};
+      }
+    }
+    return best;
+  }
+
+  const Work work_;
+};
+
+inline Shares shares_of(const Work& work) { return ShareOut(work).best(); }
+
+/// Query rows whose last one sees all keys and each one before a key less (a causal mask): of all heads the
+/// warpgroups that a tile has best, where full ones are few. key_block: keys; tokens_k: that the last row
+/// sees.
+inline std::int64_t warpgroups_of_causal(const Work& work, std::int64_t tokens_k, std::int64_t key_block) {
+  constexpr std::int64_t kMostTurns = 2;
+  constexpr double kLess = 0.95;
+  const auto tiles_of = [&](std::int64_t rows) { return (work.rows + rows - 1) / rows; };
+  if (work.heads * tiles_of(work.rows_of_tile()) > kMostTurns * work.processors) return work.warpgroups;
+  const auto time_of = [&](std::int64_t warpgroups) {
+    Processors processors(work.processors);
+    const std::int64_t rows = warpgroups * kRowsAWarpgroup;
+    for (std::int64_t end = work.rows; end > 0; end -= rows) {
+      const auto blocks = static_cast<double>((tokens_k - work.rows + end + key_block - 1) / key_block);
+      processors.take(work.heads, (blocks + kBeginAndEnd) * work.part_of(std::min(rows, end)));
+    }
+    return processors.end();
+  };
+  std::int64_t best = work.warpgroups;
+  double time = kLess * time_of(best);
+  for (std::int64_t warpgroups = work.warpgroups - 1; warpgroups > 0; --warpgroups) {
+    if (const double of = time_of(warpgroups); of < time) best = warpgroups, time = kLess * of;
+  }
   return best;
 }
 
