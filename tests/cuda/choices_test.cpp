@@ -174,42 +174,50 @@ TEST(RangeCut, WhatAPlanNeedsHoldsTheRangesOfHoppersKernels) {
   EXPECT_EQ(of_ranges(8192, Mask::none), 32 << 20);
 }
 
-/// The tiles of so many in a row, one after the other; each of them comes once.
-std::vector<cuda::wgmma::TileNumber> in_order(const cuda::wgmma::RowTiles& tiles, std::int64_t of_row,
-                                              std::int64_t rows) {
-  EXPECT_EQ(tiles.count, of_row * rows);
-  std::vector<cuda::wgmma::TileNumber> order;
-  std::set<std::pair<std::int32_t, std::int32_t>> seen;
+struct Rows {
+  std::int32_t row, begin, query_rows;
+};
+/// A call's tiles in their order: each query row of each row is in one of them.
+std::vector<Rows> in_order(const cuda::wgmma::RowTiles& tiles, std::int64_t of_row, std::int64_t rows) {
+  std::vector<Rows> order;
+  std::vector<std::vector<int>> times(static_cast<std::size_t>(rows),
+                                      std::vector<int>(static_cast<std::size_t>(of_row)));
   for (std::int32_t i = 0; i < tiles.count; ++i) {
-    order.push_back(cuda::wgmma::number_of_tile(tiles, i));
-    const auto [row, tile] = order.back();
-    EXPECT_TRUE(row >= 0 && row < rows && tile >= 0 && tile < of_row) << row << ", " << tile;
-    EXPECT_TRUE(seen.insert({row, tile}).second) << row << ", " << tile << " comes twice";
+    const auto [row, begin] = cuda::wgmma::place_of_tile(tiles, i);
+    const auto end = std::min<std::int64_t>(begin + cuda::wgmma::own_rows(tiles, i, begin), of_row);
+    EXPECT_TRUE(row >= 0 && row < rows && begin >= 0 && begin < end)
+        << "tile " << i << " of row " << row << " from " << begin;
+    if (::testing::Test::HasFailure()) return order;
+    for (std::int64_t at = begin; at < end; ++at)
+      ++times[static_cast<std::size_t>(row)][static_cast<std::size_t>(at)];
+    order.push_back({row, begin, static_cast<std::int32_t>(end) - begin});
   }
+  for (const auto& of_one : times) EXPECT_EQ(std::ranges::count(of_one, 1), of_row);
   return order;
 }
 
 TEST(TileOrder, TheLongestTilesOfASetOfRowsComeFirst) {
+  constexpr std::int64_t kQueryRows = 192;
   for (const std::int64_t tiles : {1, 2, 6, 22})
     for (const std::int64_t sequences : {1, 3})
       for (const std::int64_t heads : {1, 7, 32})
         for (const std::int64_t most : {1, 8, 12, 1000}) {
           const std::int64_t rows = sequences * heads;
-          const auto of = cuda::wgmma::longest_first(tiles, {heads, 0, rows, 192}, most, 0);
+          const auto of = cuda::wgmma::longest_first(tiles, {heads, 0, rows, kQueryRows}, most, 0);
           const std::int64_t together = of.together;
           EXPECT_LE(together, most);
           EXPECT_EQ(rows % together, 0);
-          const auto order = in_order(of, tiles, rows);
+          const auto order = in_order(of, tiles * kQueryRows, rows);
           for (std::size_t i = 0; i < order.size(); ++i) {
             const auto set = static_cast<std::int64_t>(i) / (together * tiles);
             EXPECT_EQ(order[i].row / together, set);
             const bool has_before = i > 0 && order[i - 1].row / together == set;
-            EXPECT_TRUE(!has_before || order[i].tile <= order[i - 1].tile);
+            EXPECT_TRUE(!has_before || order[i].begin <= order[i - 1].begin);
           }
         }
-  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {32, 0, 32, 192}, 92, 0).together}, 32);
-  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {32, 0, 96, 192}, 20, 0).together}, 16);
-  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {7, 0, 7, 192}, 5, 0).together}, 1);
+  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {32, 0, 32, kQueryRows}, 92, 0).together}, 32);
+  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {32, 0, 96, kQueryRows}, 20, 0).together}, 16);
+  EXPECT_EQ(std::int32_t{cuda::wgmma::longest_first(6, {7, 0, 7, kQueryRows}, 5, 0).together}, 1);
 }
 
 TEST(TileOrder, TheFirstTileLacksTheRowsThatARowHasNot) {
@@ -218,61 +226,49 @@ TEST(TileOrder, TheFirstTileLacksTheRowsThatARowHasNot) {
       const std::int32_t count = (of_row + query_rows - 1) / query_rows;
       const auto tiles =
           cuda::wgmma::longest_first(count, {1, 0, 1, query_rows}, 1, count * query_rows - of_row);
-      std::int32_t end = 0;
-      for (std::int32_t i = 0; i < count; ++i) {
-        const std::int32_t begin = cuda::wgmma::begin_of_tile(tiles, i, query_rows);
-        EXPECT_EQ(begin, end) << of_row << " rows, tile " << i;
-        end = begin + cuda::wgmma::own_rows(tiles, begin, query_rows);
-        EXPECT_TRUE(i == 0 || end - begin == query_rows) << of_row << " rows, tile " << i;
-      }
-      EXPECT_EQ(end, of_row);
+      for (const auto& place : in_order(tiles, of_row, 1))
+        EXPECT_TRUE(place.begin == 0 || place.query_rows == query_rows) << of_row << " rows, " << place.begin;
     }
   }
-  const auto last_is_short = cuda::wgmma::row_after_row(2, {1, 0, 1, 192});
-  EXPECT_EQ(cuda::wgmma::begin_of_tile(last_is_short, 1, 192), 192);
-  EXPECT_EQ(cuda::wgmma::own_rows(last_is_short, 0, 192), 192);
 }
 
 TEST(TileOrder, RowsComeOneAfterTheOtherAndShortTilesLast) {
+  constexpr std::int64_t kQueryRows = 192, kOfRow = 4 * kQueryRows + 10;
   for (const std::int64_t rows : {1, 6, 21}) {
-    const auto order = in_order(cuda::wgmma::row_after_row(5, {rows, 0, rows, 192}), 5, rows);
+    const auto order = in_order(cuda::wgmma::row_after_row(5, {rows, 0, rows, kQueryRows}), kOfRow, rows);
     for (std::size_t i = 0; i < order.size(); ++i) {
       EXPECT_EQ(order[i].row, static_cast<std::int32_t>(i / 5));
-      EXPECT_EQ(order[i].tile, static_cast<std::int32_t>(4 - i % 5));
+      EXPECT_EQ(order[i].begin, static_cast<std::int32_t>(kQueryRows * (4 - i % 5)));
     }
     const std::int64_t heads = (rows / 3 + 1) * 3;
-    const auto short_last = in_order(cuda::wgmma::short_ones_last(5, {3, 0, heads, 192}), 5, heads);
+    const auto short_last =
+        in_order(cuda::wgmma::short_ones_last(5, {3, 0, heads, kQueryRows}), kOfRow, heads);
     const auto whole = static_cast<std::size_t>(heads * 4);
-    for (std::size_t i = 0; i < short_last.size(); ++i) EXPECT_EQ(short_last[i].tile == 4, i >= whole);
+    for (std::size_t i = 0; i < short_last.size(); ++i)
+      EXPECT_EQ(short_last[i].query_rows < kQueryRows, i >= whole);
   }
 }
 
-TEST(TileOrder, SmallTilesOfTheLastRowsComeBetweenFullAndShortOnes) {
+TEST(TileOrder, SmallTilesComeBehindFullOnes) {
   constexpr std::int64_t kQueryRows = 192;
   for (const std::int64_t rows : {1, 7, 40})
-    for (const std::int64_t of_row : {64, 192, 200, 1000, 1024})
+    for (const std::int64_t of_row : {1, 64, 192, 200, 383, 1000, 1024})
       for (const std::int64_t small : {64, 128})
         for (const std::int64_t with_small : {std::int64_t{1}, rows / 2, rows}) {
           if (with_small == 0) continue;
-          const auto tiles =
-              cuda::wgmma::small_ones_last({rows, 0, rows, kQueryRows}, of_row, with_small, small);
-          std::vector<std::vector<int>> times(rows, std::vector<int>(of_row));
-          std::int64_t before = kQueryRows;
-          for (std::int32_t i = 0; i < tiles.count; ++i) {
-            const auto [row, tile] = cuda::wgmma::number_of_tile(tiles, i);
-            const std::int32_t most = cuda::wgmma::query_rows_of(tiles, i);
-            EXPECT_EQ(most, row >= rows - with_small ? small : kQueryRows);
-            const std::int32_t begin = cuda::wgmma::begin_of_tile(tiles, tile, most);
-            const auto end = std::min<std::int64_t>(begin + most, of_row);
-            ASSERT_TRUE(row >= 0 && row < rows && begin >= 0 && begin < end) << row << ", " << begin;
-            for (std::int64_t at = begin; at < end; ++at) ++times[row][at];
-            const bool is_full = end - begin == kQueryRows;
-            EXPECT_TRUE(!is_full || before == kQueryRows) << "a full tile behind a smaller one";
-            before = end - begin;
+          const auto order =
+              in_order(cuda::wgmma::small_ones_last({rows, 0, rows, kQueryRows}, of_row, with_small, small),
+                       of_row, rows);
+          const auto full = cuda::wgmma::full_tiles_before(of_row, kQueryRows, small) * (rows - with_small);
+          for (std::size_t i = 0; i < order.size(); ++i) {
+            const bool is_full = static_cast<std::int64_t>(i) < full;
+            EXPECT_EQ(order[i].query_rows == kQueryRows, is_full) << of_row << " rows, tile " << i;
+            EXPECT_TRUE(is_full || order[i].query_rows <= small);
           }
-          for (const auto& of_one : times)
-            EXPECT_EQ(std::ranges::count(of_one, 1), of_row) << "each query row has one tile";
         }
+  EXPECT_EQ(cuda::wgmma::full_tiles_before(1024, kQueryRows, 64), 5);
+  EXPECT_EQ(cuda::wgmma::full_tiles_before(1024, kQueryRows, 128), 4) << "and two of 128";
+  EXPECT_EQ(cuda::wgmma::full_tiles_before(1152, kQueryRows, 128), 6);
 }
 
 constexpr double kCodes = 0.35, kHalves = 0.67;  // Work::shortest
@@ -314,21 +310,11 @@ TEST(Shares, HeadsThatFillNoTurnHaveSmallTilesOrRanges) {
   expect(shares_of(32, 1024, 60, 128, kCodes), {6, 0, 1});
   expect(shares_of(32, 1024, 8, 64, kCodes), {6, 0, 1});
   expect(shares_of(64, 4096, 32, 128, kCodes), {0, 0, 0});
-  expect(shares_of(40, 1024, 8, 64, kCodes), {0, 0, 0});
+  expect(shares_of(40, 1024, 8, 64, kCodes), {7, 0, 2});
   expect(shares_of(20, 4096, 32, 64, kHalves), {2, 3, 0});
   expect(shares_of(24, 4608, 36, 128, kHalves), {2, 2, 0});
   expect(shares_of(32, 512, 62, 128, kHalves), {32, 0, 2});
   expect(shares_of(32, 2048, 120, 128, kHalves), {8, 3, 0});
-}
-
-TEST(Shares, UnderACausalMaskTilesAreSmallWhereAllThenBeginAtOnce) {
-  const auto warpgroups = [](std::int64_t heads, std::int64_t rows, double shortest) {
-    return cuda::wgmma::warpgroups_of_causal(work_of(heads, rows, shortest), rows, 128);
-  };
-  EXPECT_EQ(warpgroups(32, 512, kCodes), 2) << "128 tiles";
-  EXPECT_EQ(warpgroups(32, 2048, kCodes), 3);
-  EXPECT_EQ(warpgroups(32, 8192, kCodes), 3);
-  EXPECT_EQ(warpgroups(4, 512, kCodes), 1) << "32 tiles";
 }
 
 /// Processors that take the next tile whenever they are done.

@@ -15,54 +15,50 @@ struct HeadRows {
   std::int64_t heads, first, count, query_rows;
 };
 
-/// Smaller tiles: `each` of such rows in turn, those behind a RowTiles' own; count: of all.
-struct SmallTiles {
+/// Of `each` tiles in turn; count: of all. query_rows: of one at most.
+struct TilesOfRows {
   Divider each{1};
   std::int32_t count = 0, query_rows = 0;
 };
 
 /// Tiles of such rows: in sets of `together` rows each row's `first` tiles, from the last one on: of all rows
-/// of the set, then the tile before of all. Then the small ones of the rows behind them. Then those that are
-/// left, one a row. count: of all.
+/// of the set, then the tile before of all. Then the small ones of the rows behind them. Then those behind
+/// each row's first ones. count: of all.
 struct RowTiles {
   Divider first, heads;
   std::int32_t first_row, rows, count, query_rows;
   Divider together{1}, of_set{1};  ///< rows of a set, and its tiles
-  SmallTiles small{};
+  TilesOfRows small{}, behind{};
   /// Query rows that a row's tile 0 has fewer than the others, which all are full; 0: the last tile is the
   /// one that may have fewer.
   std::int32_t lacking = 0;
 };
 
-struct TileNumber {
-  std::int32_t row, tile;  ///< of the row
+/// Where a tile begins in its row.
+struct TilePlace {
+  std::int32_t row, begin;
 };
-OCTET_HD bool is_small(const RowTiles& tiles, std::int32_t i) {
+OCTET_HD TilePlace place_of_tile(const RowTiles& tiles, std::int32_t i) {
   const std::int32_t of_first = tiles.first * tiles.rows;
-  return i >= of_first && i < of_first + tiles.small.count;
-}
-/// The query rows that tile i has at most.
-OCTET_HD std::int32_t query_rows_of(const RowTiles& tiles, std::int32_t i) {
-  return is_small(tiles, i) ? tiles.small.query_rows : tiles.query_rows;
-}
-OCTET_HD TileNumber number_of_tile(const RowTiles& tiles, std::int32_t i) {
-  const std::int32_t of_first = tiles.first * tiles.rows, behind = i - of_first;
-  if (is_small(tiles, i)) {
-    const std::int32_t row = behind / tiles.small.each;
-    return {tiles.first_row + tiles.rows + row, behind - row * tiles.small.each};
+  if (i < of_first) {
+    const std::int32_t set = i / tiles.of_set, in_set = i - set * tiles.of_set,
+                       turn = in_set / tiles.together;
+    const std::int32_t begin = (tiles.first - 1 - turn) * tiles.query_rows - tiles.lacking;
+    return {tiles.first_row + (set - turn) * tiles.together + in_set, begin > 0 ? begin : 0};
   }
-  if (behind >= 0) return {tiles.first_row + behind - tiles.small.count, tiles.first};
-  const std::int32_t set = i / tiles.of_set, in_set = i - set * tiles.of_set, turn = in_set / tiles.together;
-  return {tiles.first_row + (set - turn) * tiles.together + in_set, tiles.first - 1 - turn};
+  const std::int32_t of_small = i - of_first, of_behind = of_small - tiles.small.count;
+  const bool is_small = of_behind < 0;
+  const TilesOfRows& some = is_small ? tiles.small : tiles.behind;
+  const std::int32_t at = is_small ? of_small : of_behind, row = at / some.each,
+                     begin = (at - row * some.each) * some.query_rows;
+  if (is_small) return {tiles.first_row + tiles.rows + row, begin};
+  return {tiles.first_row + row, tiles.first * tiles.query_rows + begin};
 }
-
-/// Where a tile of so many query rows begins in its row, and how many of them are its own.
-OCTET_HD std::int32_t begin_of_tile(const RowTiles& tiles, std::int32_t tile, std::int32_t query_rows) {
-  const std::int32_t begin = tile * query_rows - tiles.lacking;
-  return begin > 0 ? begin : 0;
-}
-OCTET_HD std::int32_t own_rows(const RowTiles& tiles, std::int32_t begin, std::int32_t query_rows) {
-  return begin == 0 ? query_rows - tiles.lacking : query_rows;
+/// How many query rows of the tile i that begins there are its own, where the row has them.
+OCTET_HD std::int32_t own_rows(const RowTiles& tiles, std::int32_t i, std::int32_t begin) {
+  const std::int32_t of_first = tiles.first * tiles.rows;
+  if (i < of_first) return begin == 0 ? tiles.query_rows - tiles.lacking : tiles.query_rows;
+  return i < of_first + tiles.small.count ? tiles.small.query_rows : tiles.behind.query_rows;
 }
 
 /// One row after the other. tiles: of a row.
@@ -81,20 +77,39 @@ inline RowTiles row_after_row(std::int64_t tiles, const HeadRows& rows) {
 /// others.
 inline RowTiles short_ones_last(std::int64_t tiles, const HeadRows& rows) {
   RowTiles of = row_after_row(tiles - 1, rows);
+  of.behind = {Divider(1), of.rows, of.query_rows};
   of.count += of.rows;
   return of;
 }
 
+/// Full tiles of a row of which the last query rows have tiles of fewer: as many as there are, or one less
+/// where the others then leave fewer places empty.
+inline std::int64_t full_tiles_before(std::int64_t of_row, std::int64_t query_rows,
+                                      std::int64_t query_rows_of_small) {
+  const auto empty = [&](std::int64_t full) {
+    const std::int64_t left = of_row - full * query_rows;
+    return (left + query_rows_of_small - 1) / query_rows_of_small * query_rows_of_small - left;
+  };
+  const std::int64_t all = of_row / query_rows;
+  return all > 0 && empty(all - 1) < empty(all) ? all - 1 : all;
+}
+
 /// Of rows whose tiles take about as long as each other: the last `with_small` in tiles of so many query rows
-/// instead, which keep more processors busy at a call's end than full ones do. of_row: query rows of each.
+/// instead, and what is left of the others too, for these keep more processors busy at a call's end than full
+/// ones do. of_row: query rows of each.
 inline RowTiles small_ones_last(HeadRows rows, std::int64_t of_row, std::int64_t with_small,
                                 std::int64_t query_rows_of_small) {
+  const std::int64_t full = full_tiles_before(of_row, rows.query_rows, query_rows_of_small);
   rows.count -= with_small;
-  RowTiles of = row_after_row(of_row / rows.query_rows, rows);
-  const std::int64_t each = (of_row + query_rows_of_small - 1) / query_rows_of_small;
-  of.small = {Divider(each), static_cast<std::int32_t>(each * with_small),
-              static_cast<std::int32_t>(query_rows_of_small)};
-  of.count += of.small.count + (of_row % rows.query_rows != 0 ? of.rows : 0);
+  RowTiles of = row_after_row(full, rows);
+  const auto small_tiles = [&](std::int64_t query_rows, std::int64_t count) {
+    const std::int64_t each = (query_rows + query_rows_of_small - 1) / query_rows_of_small;
+    return TilesOfRows{Divider(each), static_cast<std::int32_t>(each * count),
+                       static_cast<std::int32_t>(query_rows_of_small)};
+  };
+  of.small = small_tiles(of_row, with_small);
+  of.behind = small_tiles(of_row - full * rows.query_rows, rows.count);
+  of.count += of.small.count + of.behind.count;
   return of;
 }
 

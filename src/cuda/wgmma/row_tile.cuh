@@ -26,11 +26,10 @@ class TileOrder {
       : call_(call), tiles_(tiles) {}
 
   __device__ __forceinline__ RowTile at(std::int32_t i) const {
-    const TileNumber number = number_of_tile(tiles_, i);
-    const std::int32_t entry = number.row / tiles_.heads, head = number.row - entry * tiles_.heads;
-    if (call_.queries.cu_seqlens) return of_group(number.tile, head);
-    return {begin_of_tile(tiles_, number.tile, query_rows_of(tiles_, i)), head,
-            sequence_at(call_.queries, entry), sequence_at(call_.keys, entry)};
+    const TilePlace place = place_of_tile(tiles_, i);
+    const std::int32_t entry = place.row / tiles_.heads, head = place.row - entry * tiles_.heads;
+    if (call_.queries.cu_seqlens) return of_group(place.begin, head);
+    return {place.begin, head, sequence_at(call_.queries, entry), sequence_at(call_.keys, entry)};
   }
   /// body(i) of the block of threads' tiles, one after the other; it returns i.
   template <class Body>
@@ -67,13 +66,13 @@ class TileOrder {
   /// note: no register has the number of a block of threads' only tile through the loop of key blocks.
   __device__ __forceinline__ std::int32_t rows_of(const RowTile& tile, std::int32_t i) const {
     if constexpr (!kSharesOut) i = static_cast<std::int32_t>(tile::kept(blockIdx.x));
-    return own_rows(tiles_, tile.begin, query_rows_of(tiles_, i));
+    return own_rows(tiles_, i, tile.begin);
   }
-  /// Of packed sequences, which count as one entry.
-  __device__ __forceinline__ RowTile of_group(std::int32_t group, std::int32_t head) const {
+  /// Of packed sequences, which count as one: begin: were all groups of rows full.
+  __device__ __forceinline__ RowTile of_group(std::int32_t begin, std::int32_t head) const {
     constexpr Divider rows(kRows);
-    const std::int32_t index = sequence_of_group(call_.queries, group, rows);
-    return {begin_of_tile(tiles_, group - first_group_bound(call_.queries, index, rows), kRows), head,
+    const std::int32_t group = begin / rows, index = sequence_of_group(call_.queries, group, rows);
+    return {(group - first_group_bound(call_.queries, index, rows)) * kRows, head,
             sequence_at(call_.queries, index), sequence_at(call_.keys, index)};
   }
 

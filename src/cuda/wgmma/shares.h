@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "cuda/wgmma/order.h"
 #include "cuda/wgmma/tile.h"
 
 namespace octet::cuda::wgmma {
@@ -84,9 +85,11 @@ class ShareOut {
   explicit ShareOut(const Work& work) : work_(work) {}
 
   Shares best() const {
-    Shares none, best;
-    none.time = time_of(work_.heads, [](Processors&) {});
-    best = none;
+    Processors processors(work_.processors);
+    processors.take(work_.heads * full_tiles(), tile());
+    take_small(processors, work_.heads, left_rows(), work_.rows_of_tile());
+    const Shares none{0, 0, 0, processors.end()};
+    Shares best = none;
     const std::int64_t full_turns = work_.heads * tiles_of_head() / work_.processors;
     for (std::int64_t turns = full_turns; turns >= std::max<std::int64_t>(full_turns - 1, 0); --turns)
       choose_ranges(std::min(turns * work_.processors / tiles_of_head(), work_.heads), best);
@@ -108,17 +111,6 @@ class ShareOut {
   std::int64_t left_rows() const { return work_.rows % work_.rows_of_tile(); }
   std::int64_t tiles_of_head() const { return full_tiles() + (left_rows() > 0 ? 1 : 0); }
   double tile() const { return work_.key_blocks + kBeginAndEnd; }
-  /// The call's time where so many heads have full tiles, and the others are taken between these and the
-  /// first heads' short ones.
-  template <class Others>
-  double time_of(std::int64_t heads, const Others& others) const {
-    Processors processors(work_.processors);
-    processors.take(heads * full_tiles(), tile());
-    others(processors);
-    if (left_rows() > 0) processors.take(heads, tile() * work_.part_of(left_rows()));
-    return processors.end();
-  }
-
   /// without: heads that have none.
   void choose_ranges(std::int64_t without, Shares& best) const {
     constexpr std::int64_t kMostRanges = 8;
@@ -141,51 +133,32 @@ class ShareOut {
   Shares with_small_tiles() const {
     constexpr double kNone = std::numeric_limits<double>::infinity(), kLess = 0.99;
     Shares best{0, 0, 0, kNone};
-    if (work_.shortest == 1 || full_tiles() == 0) return best;
-    const std::int64_t full_turns = work_.heads * full_tiles() / work_.processors;
-    for (std::int64_t turns = full_turns; turns >= std::max<std::int64_t>(full_turns - 1, 0); --turns) {
-      const std::int64_t full = std::min(turns * work_.processors / full_tiles(), work_.heads),
-                         heads = work_.heads - full;
-      for (std::int64_t warpgroups = 1; heads > 0 && warpgroups < work_.warpgroups; ++warpgroups) {
-        const std::int64_t rows = warpgroups * kRowsAWarpgroup, last = work_.rows % rows;
-        const double time = time_of(full, [&](Processors& processors) {
-          processors.take(heads * (work_.rows / rows), tile() * work_.part_of(rows));
-          if (last > 0) processors.take(heads, tile() * work_.part_of(last));
-        });
-        if (time < kLess * best.time) best = {heads, 0, warpgroups, time};
+    if (work_.shortest == 1) return best;
+    for (std::int64_t warpgroups = 1; warpgroups < work_.warpgroups; ++warpgroups) {
+      const std::int64_t small = warpgroups * kRowsAWarpgroup;
+      const std::int64_t of_head = full_tiles_before(work_.rows, work_.rows_of_tile(), small);
+      const std::int64_t full_turns = work_.heads * of_head / work_.processors;
+      for (std::int64_t turns = full_turns; turns >= std::max<std::int64_t>(full_turns - 1, 0); --turns) {
+        const std::int64_t full = of_head > 0 ? std::min(turns * work_.processors / of_head, work_.heads) : 0;
+        Processors processors(work_.processors);
+        processors.take(full * of_head, tile());
+        take_small(processors, work_.heads - full, work_.rows, small);
+        take_small(processors, full, work_.rows - of_head * work_.rows_of_tile(), small);
+        if (full < work_.heads && processors.end() < kLess * best.time)
+          best = {work_.heads - full, 0, warpgroups, processors.end()};
       }
     }
     return best;
+  }
+  /// Of so many heads `rows` each, in tiles of `small`.
+  void take_small(Processors& processors, std::int64_t heads, std::int64_t rows, std::int64_t small) const {
+    processors.take(heads * (rows / small), tile() * work_.part_of(small));
+    if (rows % small > 0) processors.take(heads, tile() * work_.part_of(rows % small));
   }
 
   const Work work_;
 };
 
 inline Shares shares_of(const Work& work) { return ShareOut(work).best(); }
-
-/// Query rows whose last one sees all keys and each one before a key less (a causal mask): of all heads the
-/// warpgroups that a tile has best, where full ones are few. key_block: keys; tokens_k: that the last row
-/// sees.
-inline std::int64_t warpgroups_of_causal(const Work& work, std::int64_t tokens_k, std::int64_t key_block) {
-  constexpr std::int64_t kMostTurns = 2;
-  constexpr double kLess = 0.95;
-  const auto tiles_of = [&](std::int64_t rows) { return (work.rows + rows - 1) / rows; };
-  if (work.heads * tiles_of(work.rows_of_tile()) > kMostTurns * work.processors) return work.warpgroups;
-  const auto time_of = [&](std::int64_t warpgroups) {
-    Processors processors(work.processors);
-    const std::int64_t rows = warpgroups * kRowsAWarpgroup;
-    for (std::int64_t end = work.rows; end > 0; end -= rows) {
-      const auto blocks = static_cast<double>((tokens_k - work.rows + end + key_block - 1) / key_block);
-      processors.take(work.heads, (blocks + kBeginAndEnd) * work.part_of(std::min(rows, end)));
-    }
-    return processors.end();
-  };
-  std::int64_t best = work.warpgroups;
-  double time = kLess * time_of(best);
-  for (std::int64_t warpgroups = work.warpgroups - 1; warpgroups > 0; --warpgroups) {
-    if (const double of = time_of(warpgroups); of < time) best = warpgroups, time = kLess * of;
-  }
-  return best;
-}
 
 }  // namespace octet::cuda::wgmma
