@@ -160,8 +160,8 @@ class Attention : KeyBlockVisits<S, kTile> {
     Outputs outputs(shared_.of_outputs[thread() / 32]);
     if constexpr (Shared::kWeighsEarly)
       Shared::Early::park_rows({shared_.early_rows, thread()}, scheme, rows);
-    this->visit_blocks(rows, outputs, scheme, bias, visibility, blocks, {begin, order.end_of(tile, i)},
-                       first_row, at);
+    this->visit_blocks(rows, outputs, scheme, bias, visibility, blocks,
+                       {begin, order.computed_end_of(tile, i)}, first_row, at);
     if constexpr (Shared::kWeighsEarly) {
       if (goes_again(Shared::Early::has_failed({shared_.early_rows, thread()}))) [[unlikely]]
         return true;

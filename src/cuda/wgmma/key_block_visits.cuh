@@ -61,20 +61,20 @@ class KeyBlockVisits {
 
   static constexpr int kFirstOfWarpgroups = 2;  ///< barriers 0 and 1 are of all
 
-  /// Query rows of a block of threads: warpgroups behind the end have none of their own.
-  struct OwnRows {
+  /// Query rows that a block of threads computes: warpgroups behind the end have none.
+  struct ComputedRows {
     std::int32_t begin, end;
   };
   /// All of `blocks`, those of which the warp's rows see nothing too. first_row: of the warp. at: of the
   /// first block, then behind the last one.
   __device__ __forceinline__ void visit_blocks(Rows& rows, Outputs& outputs, const S& scheme,
                                                const HeadBias& bias, const Visibility& visibility,
-                                               const KeyBlocks& blocks, const OwnRows& own,
+                                               const KeyBlocks& blocks, const ComputedRows& computed,
                                                std::int32_t first_row, Place<kStages>& at) {
     const int warpgroup = this->warpgroup();
-    const std::int32_t first_of_warpgroup = own.begin + warpgroup * kRowsAWarpgroup;
+    const std::int32_t first_of_warpgroup = computed.begin + warpgroup * kRowsAWarpgroup;
     SeenByRows by_warpgroup(visibility, bias, blocks, kKeys, first_of_warpgroup, kRowsAWarpgroup);
-    if (first_of_warpgroup >= own.end) by_warpgroup.some = {};
+    if (first_of_warpgroup >= computed.end) by_warpgroup.some = {};
     const SeenByRows by_warp(visibility, bias, blocks, kKeys, first_row, kRowsAWarp);
     const std::int32_t first = tile::of_warp(blocks.first), end = tile::of_warp(blocks.end);
     const BlockRange some{tile::of_warp(by_warpgroup.some.begin), tile::of_warp(by_warpgroup.some.end)};

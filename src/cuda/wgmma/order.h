@@ -54,11 +54,15 @@ OCTET_HD TilePlace place_of_tile(const RowTiles& tiles, std::int32_t i) {
   if (is_small) return {tiles.first_row + tiles.rows + row, begin};
   return {tiles.first_row + row, tiles.first * tiles.query_rows + begin};
 }
-/// How many query rows of the tile i that begins there are its own, where the row has them.
-OCTET_HD std::int32_t own_rows(const RowTiles& tiles, std::int32_t i, std::int32_t begin) {
+/// Query rows that tile i has room for.
+OCTET_HD std::int32_t query_rows_of(const RowTiles& tiles, std::int32_t i) {
   const std::int32_t of_first = tiles.first * tiles.rows;
-  if (i < of_first) return begin == 0 ? tiles.query_rows - tiles.lacking : tiles.query_rows;
+  if (i < of_first) return tiles.query_rows;
   return i < of_first + tiles.small.count ? tiles.small.query_rows : tiles.behind.query_rows;
+}
+/// How many of these are its own, of the tile i that begins there, where the row has them.
+OCTET_HD std::int32_t own_rows(const RowTiles& tiles, std::int32_t i, std::int32_t begin) {
+  return query_rows_of(tiles, i) - (begin == 0 ? tiles.lacking : 0);
 }
 
 /// One row after the other. tiles: of a row.
