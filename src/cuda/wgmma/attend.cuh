@@ -170,9 +170,9 @@ class Attention : KeyBlockVisits<S, kTile> {
       const std::int32_t again = tile_of_warp();
       end_rows_of(order, order.at(again), again, rows, outputs, scheme);
     } else if constexpr (Shared::kParksTile) {
-      end_rows_of(order, shared_.row_tile_of_warp[thread() / 32], i, rows, outputs, scheme);
+      end_rows_of(order, shared_.row_tile_of_warp[thread() / 32], order.again(i), rows, outputs, scheme);
     } else {
-      end_rows_of(order, tile, i, rows, outputs, scheme);
+      end_rows_of(order, tile, order.again(i), rows, outputs, scheme);
     }
     return false;
   }

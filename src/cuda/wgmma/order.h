@@ -23,10 +23,11 @@ struct TilesOfRows {
 
 /// Tiles of such rows: in sets of `together` rows each row's `first` tiles, from the last one on: of all rows
 /// of the set, then the tile before of all. Then the small ones of the rows behind them. Then those behind
-/// each row's first ones. count: of all.
+/// each row's first ones. of_first: the first ones of all rows; count: of all tiles. query_rows: of a tile of
+/// these.
 struct RowTiles {
   Divider first, heads;
-  std::int32_t first_row, rows, count, query_rows;
+  std::int32_t first_row, rows, of_first, count, query_rows;
   Divider together{1}, of_set{1};  ///< rows of a set, and its tiles
   TilesOfRows small{}, behind{};
   /// Query rows that a row's tile 0 has fewer than the others, which all are full; 0: the last tile is the
@@ -39,14 +40,13 @@ struct TilePlace {
   std::int32_t row, begin;
 };
 OCTET_HD TilePlace place_of_tile(const RowTiles& tiles, std::int32_t i) {
-  const std::int32_t of_first = tiles.first * tiles.rows;
-  if (i < of_first) {
+  if (i < tiles.of_first) {
     const std::int32_t set = i / tiles.of_set, in_set = i - set * tiles.of_set,
                        turn = in_set / tiles.together;
     const std::int32_t begin = (tiles.first - 1 - turn) * tiles.query_rows - tiles.lacking;
     return {tiles.first_row + (set - turn) * tiles.together + in_set, begin > 0 ? begin : 0};
   }
-  const std::int32_t of_small = i - of_first, of_behind = of_small - tiles.small.count;
+  const std::int32_t of_small = i - tiles.of_first, of_behind = of_small - tiles.small.count;
   const bool is_small = of_behind < 0;
   const TilesOfRows& some = is_small ? tiles.small : tiles.behind;
   const std::int32_t at = is_small ? of_small : of_behind, row = at / some.each,
@@ -56,9 +56,8 @@ OCTET_HD TilePlace place_of_tile(const RowTiles& tiles, std::int32_t i) {
 }
 /// Query rows that tile i has room for.
 OCTET_HD std::int32_t query_rows_of(const RowTiles& tiles, std::int32_t i) {
-  const std::int32_t of_first = tiles.first * tiles.rows;
-  if (i < of_first) return tiles.query_rows;
-  return i < of_first + tiles.small.count ? tiles.small.query_rows : tiles.behind.query_rows;
+  if (i < tiles.of_first) return tiles.query_rows;
+  return i < tiles.of_first + tiles.small.count ? tiles.small.query_rows : tiles.behind.query_rows;
 }
 /// How many of these are its own, of the tile i that begins there, where the row has them.
 OCTET_HD std::int32_t own_rows(const RowTiles& tiles, std::int32_t i, std::int32_t begin) {
@@ -71,6 +70,7 @@ inline RowTiles row_after_row(std::int64_t tiles, const HeadRows& rows) {
           Divider(rows.heads),
           static_cast<std::int32_t>(rows.first),
           static_cast<std::int32_t>(rows.count),
+          static_cast<std::int32_t>(tiles * rows.count),
           static_cast<std::int32_t>(tiles * rows.count),
           static_cast<std::int32_t>(rows.query_rows),
           Divider(1),

@@ -42,23 +42,28 @@ class TileOrder {
       while (i < tiles_.count) i = body(i) + static_cast<std::int32_t>(gridDim.x);
     }
   }
+  /// The number of the block of threads' tile i: where it has no other, anew, for no register has it through
+  /// the loop of key blocks.
+  static __device__ __forceinline__ std::int32_t again(std::int32_t i) {
+    return kSharesOut ? i : static_cast<std::int32_t>(tile::kept(blockIdx.x));
+  }
   __device__ __forceinline__ bool is_last(std::int32_t i) const {
     return !kSharesOut || i + static_cast<std::int32_t>(gridDim.x) >= tiles_.count;
   }
   /// Behind the own rows of tile i: others, which threads may compute beside them, are another tile's.
   __device__ __forceinline__ std::int32_t end_of(const RowTile& tile, std::int32_t i) const {
-    return min(tile.queries.length, tile.begin + own_rows(tiles_, number_of(i), tile.begin));
+    return min(tile.queries.length, tile.begin + own_rows(tiles_, i, tile.begin));
   }
   /// Behind the rows that threads compute. note: all of a first tile that lacks some, for f16 of 32 over 8 x
   /// 1024 x 128, causal, took 34.5 us instead of 29.2 with two warpgroups idle there (H200).
   __device__ __forceinline__ std::int32_t computed_end_of(const RowTile& tile, std::int32_t i) const {
-    return tile.begin + query_rows_of(tiles_, number_of(i));
+    return tile.begin + query_rows_of(tiles_, i);
   }
   /// Key blocks that rows of tile i see, of them those in the block of threads' range. note: a range is made
   /// anew where it is asked for, and no register has it through the loop of key blocks.
   __device__ __forceinline__ KeyBlocks blocks_of(const RowTile& tile, std::int32_t i) const {
     KeyBlocks blocks(call_, Visibility{call_, tile.queries.length, tile.keys.length}, tile.keys,
-                     tile.head / call_.group, tile.begin, own_rows(tiles_, number_of(i), tile.begin));
+                     tile.head / call_.group, tile.begin, own_rows(tiles_, i, tile.begin));
     if constexpr (kMayHaveRanges) {
       if (call_.has_ranges) [[unlikely]]
         blocks.keep(range_of(call_, visible_blocks(call_, tile.queries.length, tile.keys.length),
@@ -68,10 +73,6 @@ class TileOrder {
   }
 
  private:
-  /// note: no register has the number of a block of threads' only tile through the loop of key blocks.
-  __device__ __forceinline__ std::int32_t number_of(std::int32_t i) const {
-    return kSharesOut ? i : static_cast<std::int32_t>(tile::kept(blockIdx.x));
-  }
   /// Of packed sequences, which count as one: begin: were all groups of rows full.
   __device__ __forceinline__ RowTile of_group(std::int32_t begin, std::int32_t head) const {
     constexpr Divider rows(kRows);
