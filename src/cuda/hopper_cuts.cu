@@ -130,13 +130,21 @@ Cut hopper_cut(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
   return cut;
 }
 
-Cut usual_hopper_cut(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
+namespace {
+
+Cut hopper_cut_with(const wgmma::Shares& shares, const AttentionDesc& d, int tile_index,
+                    PackedFor packed_for) {
   Cut cut = hopper_cut(d, tile_index, packed_for);
-  const wgmma::Shares shares = hopper_shares(d, tile_index, packed_for);
   cut.ranges = static_cast<std::int32_t>(shares.ranges);
   cut.last_rows = static_cast<std::int32_t>(shares.warpgroups) * wgmma::kRowsAWarpgroup;
   if (shares.heads < d.batch * d.heads_q) cut.last_heads = static_cast<std::int32_t>(shares.heads);
   return cut;
+}
+
+}  // namespace
+
+Cut usual_hopper_cut(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
+  return hopper_cut_with(hopper_shares(d, tile_index, packed_for), d, tile_index, packed_for);
 }
 
 std::optional<Cut> shared_hopper_cut(const AttentionDesc& d) {
@@ -145,7 +153,7 @@ std::optional<Cut> shared_hopper_cut(const AttentionDesc& d) {
   const double least_busy = mma::kTileTable[tile].head_dim <= 64 ? 0.5 : 0.3;
   const wgmma::Shares shares = hopper_shares(d, tile, PackedFor::this_call);
   if (shares.busy < least_busy || (shares.ranges == 0 && shares.warpgroups == 0)) return {};
-  return usual_hopper_cut(d, tile, PackedFor::this_call);
+  return hopper_cut_with(shares, d, tile, PackedFor::this_call);
 }
 
 std::vector<Cut> shared_hopper_cuts(const AttentionDesc& d, int tile) {

@@ -91,15 +91,14 @@ class ShareOut {
     const Shares none{0, 0, 0, processors.end()};
     Shares best = none;
     const std::int64_t full_turns = work_.heads * tiles_of_head() / work_.processors;
+    if (static_cast<double>(full_turns) * kLeastPart > 1) return with_busy(best);  // no end is worth as much
     for (std::int64_t turns = full_turns; turns >= std::max<std::int64_t>(full_turns - 1, 0); --turns)
       choose_ranges(std::min(turns * work_.processors / tiles_of_head(), work_.heads), best);
     if (none.time - best.time < std::max(kLeastGain, kLeastPart * none.time)) best = none;
     if (const Shares small = with_small_tiles();
         small.time < best.time && none.time - small.time >= kLeastPart * none.time)
       best = small;
-    best.busy = static_cast<double>(work_.heads * work_.rows) / static_cast<double>(work_.rows_of_tile()) *
-                work_.key_blocks / (static_cast<double>(work_.processors) * best.time);
-    return best;
+    return with_busy(best);
   }
 
  private:
@@ -111,6 +110,12 @@ class ShareOut {
   std::int64_t left_rows() const { return work_.rows % work_.rows_of_tile(); }
   std::int64_t tiles_of_head() const { return full_tiles() + (left_rows() > 0 ? 1 : 0); }
   double tile() const { return work_.key_blocks + kBeginAndEnd; }
+  Shares with_busy(Shares shares) const {
+    shares.busy = static_cast<double>(work_.heads * work_.rows) / static_cast<double>(work_.rows_of_tile()) *
+                  work_.key_blocks / (static_cast<double>(work_.processors) * shares.time);
+    return shares;
+  }
+
   /// without: heads that have none.
   void choose_ranges(std::int64_t without, Shares& best) const {
     constexpr std::int64_t kMostRanges = 8;
