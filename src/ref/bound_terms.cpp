@@ -131,21 +131,23 @@ void add_float_p(const RowContext& row, double unit, double least, RowTerms& t) 
   t.p_loss = lost_mass(static_cast<double>(row.keys.keys), std::max(least, kLeastWeight), 1);
 }
 
-/// f32, f16, and most of bf16.
-RowTerms plain_terms(const RowContext& row, double p_unit, double p_least) {
+/// f32, f16, and most of bf16. at_end: roundings of an output, whose last one is counted anyway.
+RowTerms plain_terms(const RowContext& row, double p_unit, double p_least, double at_end) {
   RowTerms t;
   t.score = operand_error(row);
   add_score_roundings(row, 1, 2, t);
   add_float_p(row, p_unit, p_least, t);
-  add_sum_roundings(row, 0, 0, 0, t);
+  add_sum_roundings(row, 0, 0, at_end, t);
   return t;
 }
+
+constexpr double kByReciprocal = 1;  // an output is a product with the reciprocal of the row's sum
 
 /// bf16, whose products may be vdpbf16ps: operands, products and sums below 2^-126 count as zero. What
 /// operands lose by that is format_error()'s.
 RowTerms bf16_terms(const RowContext& row) {
   constexpr double kWeightError = Bf16Scheme<ScalarLane>::kWeightError;
-  RowTerms t = plain_terms(row, kUnitBf16, 0);
+  RowTerms t = plain_terms(row, kUnitBf16, 0, kByReciprocal);
   t.score += log_half_width(-kWeightError, kWeightError);
   t.score += row.softmax_scale() * 2 * static_cast<double>(row.dim) * kLeastNormal;
   // The row's largest weight, which the sums are divided by at least, is 1 within kWeightError.
@@ -444,9 +446,9 @@ RowTerms Terms::of_scheme(const RowContext& row) const {
     case Scheme::exact:
       return exact_terms(row);
     case Scheme::f32:
-      return plain_terms(row, 0, 0);
+      return plain_terms(row, 0, 0, 0);
     case Scheme::f16:
-      return plain_terms(row, kUnitF16, 0x1p-25);
+      return plain_terms(row, kUnitF16, 0x1p-25, kByReciprocal);
     case Scheme::bf16:
       return bf16_terms(row);
     case Scheme::fp8: {

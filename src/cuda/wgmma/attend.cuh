@@ -226,6 +226,7 @@ class Attention : KeyBlockVisits<S, kTile> {
     if (order.is_last(i)) ptx::let_the_next_kernel_start();
     const RowStore store(call_, queries, head);
     const std::int32_t end = order.end_of(tile, i);
+    if (first_row >= end) return;  // none of the warp's rows is the tile's own
     static_assert(S::kOutput == Output::values, "outputs are no codes");
     const auto staged_in = [&](auto format) {
       using Row = StagedRow<kTile.head_dim, decltype(format)>;
