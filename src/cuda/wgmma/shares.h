@@ -104,6 +104,7 @@ class ShareOut {
  private:
   // The same of ranges, whose outputs are f32; a second launch and merging.
   static constexpr double kBeginAndEndOfRange = 3, kMerging = 6;
+  // What ranges have to gain, and, of the time without either, small tiles too.
   static constexpr double kLeastGain = 4, kLeastPart = 0.03;
 
   std::int64_t full_tiles() const { return work_.rows / work_.rows_of_tile(); }
@@ -136,7 +137,8 @@ class ShareOut {
 
   /// The best of some; time infinite: there are none.
   Shares with_small_tiles() const {
-    constexpr double kNone = std::numeric_limits<double>::infinity(), kLess = 0.99;
+    constexpr double kNone = std::numeric_limits<double>::infinity();
+    constexpr double kLess = 0.99;  // the first of those that take as long: more full tiles, smaller ones
     Shares best{0, 0, 0, kNone};
     if (work_.shortest == 1) return best;
     for (std::int64_t warpgroups = 1; warpgroups < work_.warpgroups; ++warpgroups) {
