@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "cuda/cuts.h"
@@ -60,8 +59,7 @@ bool suits_ranges(const AttentionDesc& d) {
 
 /// Of a full tile's time, what a tile of next to no rows takes. Measured on an H200: of three warpgroups one
 /// takes 0.51 to 0.60 of the time and two 0.74 to 0.80, where V has 16 bits 0.56 to 0.66 and 0.79 to 0.83,
-/// and where K has too, so that few rows wait for their keys, 0.74 to 0.82 and 0.93 to 0.98
-/// (docs/cuda-measurements.md).
+/// and where K has too, in calls, 0.74 to 0.82 and 0.93 to 0.98 (docs/cuda-measurements.md).
 double shortest_tile(const AttentionDesc& d, std::int64_t warpgroups) {
   constexpr double kOfCodes = 0.35, kOfMany = 0.5, kOfHalvesOfV = 0.45, kOfHalves = 0.67;
   constexpr std::int64_t kMany = 4;

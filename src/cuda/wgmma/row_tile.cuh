@@ -54,8 +54,8 @@ class TileOrder {
   __device__ __forceinline__ std::int32_t end_of(const RowTile& tile, std::int32_t i) const {
     return min(tile.queries.length, tile.begin + own_rows(tiles_, i, tile.begin));
   }
-  /// Behind the rows that threads compute: of a first tile that lacks some all of a tile's, which take no
-  /// longer (int8 of 32 over 8 x 1024 x 128, causal, on an H200: 25.6 us, 25.9 without).
+  /// Behind the rows that threads compute: of a first tile that lacks some all of a tile's. With warpgroups
+  /// idle instead a call took longer (docs/cuda-measurements.md).
   __device__ __forceinline__ std::int32_t computed_end_of(const RowTile& tile, std::int32_t i) const {
     return tile.begin + query_rows_of(tiles_, i);
   }
