@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/divided_up.h"
 #include "cuda/hopper_cuts.h"
 #include "cuda/mma/turns.h"
 #include "cuda/range_cuts.h"
@@ -36,7 +37,7 @@ bool is_one_of(Granularity g, std::initializer_list<Granularity> list) {
 
 }  // namespace
 
-std::int64_t groups_of_sequence(std::int64_t tokens, std::int64_t size) { return (tokens + size - 1) / size; }
+std::int64_t groups_of_sequence(std::int64_t tokens, std::int64_t size) { return divided_up(tokens, size); }
 
 std::int64_t groups_of(const AttentionDesc& d, std::int64_t tokens, std::int64_t size) {
   if (d.sequences > 0) return tokens / size + d.sequences;
@@ -96,9 +97,11 @@ namespace {
 /// one buffer, into which its next key block is not copied ahead: where there are many, fewer may share a
 /// processor.
 bool runs_at_once(const AttentionDesc& d, const Cut& parts) {
-  constexpr std::int64_t kOfTwoBlocks = 3, kOfMany = 2;  // that registers hold; that were measured
-  const std::int64_t most = key_blocks_of(d) > mma::kTileTable[parts.tile].key_parts ? kOfMany : kOfTwoBlocks;
-  const std::int64_t fit = runtime::blocks_of(kernels_for(d, parts).shared_bytes(parts.tile, parts.warps));
+  constexpr std::int64_t kMost = 3, kOfMany = 2;  // that registers hold; of halves, that were measured
+  const mma::Kernels& kernels = kernels_for(d, parts);
+  const bool has_many = key_blocks_of(d) > mma::kTileTable[parts.tile].key_parts;
+  const std::int64_t most = has_many && kernels.k_bytes > 1 ? kOfMany : kMost;
+  const std::int64_t fit = runtime::blocks_of(kernels.shared_bytes(parts.tile, parts.warps));
   return fits(d, parts) && blocks_of(d, parts.warps) <= std::min(most, fit) * runtime::processors();
 }
 
@@ -171,8 +174,11 @@ Cut lone_cut(const AttentionDesc& d, const Cut& usual) {
 /// with one where the blocks of two would be one on some processors and two on others (8 x 3 x 197 x 64: 5.6
 /// instead of 5.8 us). bench/cuda_tiles.cpp measures the others (docs/cuda-measurements.md).
 Cut usual_cut(const AttentionDesc& d) {
-  if (const auto shared = shared_hopper_cut(d)) return *shared;
-  if (const Cut ranges = range_cut(d); ranges.ranges > 0 && fits(d, ranges)) return ranges;
+  const Cut ranges = range_cut(d);
+  const bool has_ranges = ranges.ranges > 0 && fits(d, ranges);
+  if (const auto shared = shared_hopper_cut(d, has_ranges ? Otherwise::ranges : Otherwise::whole_rows))
+    return *shared;
+  if (has_ranges) return ranges;
   if (const Cut keeping = keeping_cut(d, mma::kMostWarps); keeping.tile >= 0 && keeping.row_tiles > 1)
     return keeping;
   if (suits_hopper(d)) return usual_hopper_cut(d, tile_of(d), PackedFor::this_call);

@@ -42,14 +42,16 @@ namespace {
 
 constexpr std::int64_t kMostRangesOfHopper = 8, kMostBytesOfHopper = std::int64_t{32} << 20;
 
+/// Whether query rows see all keys of their sequence, or those up to their own place, as far as is known
+/// where the call is made.
+bool has_known_rows(const AttentionDesc& d) {
+  return d.sequences == 0 && d.bias == AttentionDesc::Bias::none && d.window_left < 0 && d.window_right < 0;
+}
 /// Whether full tiles of a call are as long as each other, to a quarter, and long enough to share them out.
-/// note: a prompt of 32 x 512 x 128 takes as long by 128 tiles of 128 rows as by 96 of 192 (int8 on an
-/// H200: 14.1 and 14.0 us), and f16 longer (21.8 and 17.7).
 bool has_tiles_alike(const AttentionDesc& d) {
   constexpr std::int64_t kLeastBlocks = 8;
-  if (d.sequences > 0 || d.bias != AttentionDesc::Bias::none || d.window_left >= 0 || d.window_right >= 0)
+  if (!has_known_rows(d) || (d.mask == Mask::causal && 4 * (d.tokens_k - d.tokens_q) < 3 * d.tokens_k))
     return false;
-  if (d.mask == Mask::causal && 4 * (d.tokens_k - d.tokens_q) < 3 * d.tokens_k) return false;
   return key_blocks_of(d) >= kLeastBlocks;
 }
 /// Whether they may have their keys cut, too.
@@ -57,30 +59,32 @@ bool suits_ranges(const AttentionDesc& d) {
   return has_tiles_alike(d) && may_have_ranges(d) && kernels_for(d, Cut{}).merges_ranges;
 }
 
-/// Of a full tile's time, what a tile of next to no rows takes. Measured on an H200: of three warpgroups one
-/// takes 0.51 to 0.60 of the time and two 0.74 to 0.80, where V has 16 bits 0.56 to 0.66 and 0.79 to 0.83,
-/// and where K has too, in calls, 0.74 to 0.82 and 0.93 to 0.98 (docs/cuda-measurements.md).
-double shortest_tile(const AttentionDesc& d, std::int64_t warpgroups) {
-  constexpr double kOfCodes = 0.35, kOfMany = 0.5, kOfHalvesOfV = 0.45, kOfHalves = 0.67;
-  constexpr std::int64_t kMany = 4;
-  const mma::Kernels& kernels = kernels_for(d, Cut{});
-  if (kernels.k_bytes > 1) return kOfHalves;
-  if (kernels.v_bytes > 1) return kOfHalvesOfV;
-  return warpgroups == kMany ? kOfMany : kOfCodes;
+/// Of the time of a full tile's key blocks, that of next to no rows. Measured on an H200: of three warpgroups
+/// one takes 0.45 to 0.57 of the time and two 0.71 to 0.83, of four 0.41, 0.67 and three 0.80, with V of 16
+/// bits the most (docs/cuda-measurements.md).
+double shortest_tile(const AttentionDesc& d) {
+  constexpr double kOfCodes = 0.3, kOfHalves = 0.4;
+  return kernels_for(d, Cut{}).v_bytes > 1 ? kOfHalves : kOfCodes;
 }
 
 wgmma::Shares hopper_shares(const AttentionDesc& d, int tile_index, PackedFor packed_for) {
-  if (!has_tiles_alike(d) || d.tokens_q == 0) return {};
+  if (!has_known_rows(d) || d.tokens_q == 0) return {};
   const std::int64_t rows = hopper_rows(d, tile_index, packed_for), dim = d.head_dim_v;
+  const bool is_causal = d.mask == Mask::causal;
   wgmma::Work work;
   work.heads = d.batch * d.heads_q;
   work.rows = d.tokens_q, work.warpgroups = rows / wgmma::kRowsAWarpgroup;
-  const std::int64_t hidden = d.mask == Mask::causal ? d.tokens_q / 2 : 0;  // of a row of average length
+  const std::int64_t hidden = is_causal ? d.tokens_q / 2 : 0;  // of a row of average length
   work.key_blocks = static_cast<double>(groups_of_sequence(d.tokens_k - hidden, d.key_block));
   work.processors = std::max<std::int64_t>(runtime::processors(), 1);
-  work.shortest = shortest_tile(d, work.warpgroups);
-  if (suits_ranges(d) && hopper_may_have_ranges(d, tile_index, packed_for))
+  work.shortest = shortest_tile(d);
+  if (!has_tiles_alike(d)) {
+    // Short or unlike tiles fill the end of a call's turns themselves, if it has any but the first.
+    if (work.heads * work.tiles_of_head() > work.processors) return {};
+    if (is_causal) work.keys = d.tokens_k, work.key_block = d.key_block;
+  } else if (suits_ranges(d) && hopper_may_have_ranges(d, tile_index, packed_for)) {
     work.most_with_ranges = kMostBytesOfHopper / (rows * RangeCut::bytes_of_row(dim));
+  }
   // 132 tiles of 192 x 128 outputs are written and read in the time of some five key blocks.
   work.merging = static_cast<double>(rows * dim) * 5 / (132.0 * 192 * 128);
   return wgmma::shares_of(work);
@@ -145,12 +149,38 @@ Cut usual_hopper_cut(const AttentionDesc& d, int tile_index, PackedFor packed_fo
   return hopper_cut_with(hopper_shares(d, tile_index, packed_for), d, tile_index, packed_for);
 }
 
-std::optional<Cut> shared_hopper_cut(const AttentionDesc& d) {
+namespace {
+
+/// How busy Hopper's kernels, by their best shares of the tiles, have to keep the processors to be faster
+/// than mma.sync's; more than 1: never. Measured on an H200 (docs/cuda-measurements.md).
+double least_busy(const AttentionDesc& d, int tile_index, Otherwise otherwise) {
+  constexpr double kNever = 2, kFew = 0.1, kFewOfWide = 0.05, kMost = 0.5;
+  constexpr std::int64_t kOfLoneTiles = 2, kMany = 8;  // key blocks
+  const mma::Tile& tile = mma::kTileTable[tile_index];
+  const mma::Kernels& kernels = kernels_for(d, Cut{});
+  const bool narrow = tile.head_dim <= 64, wide = tile.head_dim > 128;
+  const std::int64_t blocks = key_blocks_of(d);
+  if (blocks < kOfLoneTiles || (narrow && blocks == kOfLoneTiles)) return kNever;
+  if (otherwise == Otherwise::ranges) return narrow ? 0.3 : 0.2;
+  const bool uniform = form_of(d, Family::mma, E4m3::as_it_is, PackedFor::this_call) == Form::uniform &&
+                       !kernels.multiplies_e4m3;
+  if (wide) return kFewOfWide;
+  if (d.scheme == Scheme::int4 || (narrow && uniform)) return kMost;
+  // Two warps that part the keys of codes of few channels are what mma.sync is best at.
+  const Cut parts{mma::tile_like(tile_index, 2, tile.computed), 2};
+  const bool may_part = parts.tile >= 0 && fits(d, parts);
+  if (!narrow || kernels.v_bytes > 1 || kernels.multiplies_e4m3 || !may_part) return kFew;
+  return blocks < kMany ? 0.4 : 0.25;
+}
+
+}  // namespace
+
+std::optional<Cut> shared_hopper_cut(const AttentionDesc& d, Otherwise otherwise) {
   const int tile = tile_of(d);
   if (d.tokens_q <= wgmma::kRowsAWarpgroup || !hopper_kernels_for(d, tile)) return {};
-  const double least_busy = mma::kTileTable[tile].head_dim <= 64 ? 0.5 : 0.3;
   const wgmma::Shares shares = hopper_shares(d, tile, PackedFor::this_call);
-  if (shares.busy < least_busy || (shares.ranges == 0 && shares.warpgroups == 0)) return {};
+  const bool is_shared = shares.ranges > 0 || shares.warpgroups > 0;
+  if (shares.busy < least_busy(d, tile, otherwise) || (has_tiles_alike(d) && !is_shared)) return {};
   return hopper_cut_with(shares, d, tile, PackedFor::this_call);
 }
 

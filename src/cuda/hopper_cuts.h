@@ -31,9 +31,12 @@ bool suits_hopper(const AttentionDesc& desc);
 Cut hopper_cut(const AttentionDesc& desc, int tile, PackedFor packed_for = PackedFor::this_call);
 /// With ranges or small tiles where the last ones would leave processors without one.
 Cut usual_hopper_cut(const AttentionDesc& desc, int tile, PackedFor packed_for);
-/// The cut by Hopper's kernels of a call whose last tiles are shared out (wgmma/shares.h); none: they are
-/// not, its rows are few, or mma.sync, which multiplies some half as fast, keeps processors busier.
-std::optional<Cut> shared_hopper_cut(const AttentionDesc& desc);
+/// What mma.sync would do with a call: cut its keys into ranges, or not.
+enum class Otherwise : std::int32_t { whole_rows, ranges };
+/// The cut by Hopper's kernels of a call that begins all of its tiles at once, or whose last ones are shared
+/// out (wgmma/shares.h); none: it is neither, its rows are few, or mma.sync, which multiplies some half as
+/// fast, keeps processors busier.
+std::optional<Cut> shared_hopper_cut(const AttentionDesc& desc, Otherwise otherwise);
 
 /// Cuts by Hopper's kernels with ranges or small tiles: of all heads, and of those that fill no turn of all
 /// processors, or half of them.

@@ -271,7 +271,7 @@ TEST(TileOrder, SmallTilesComeBehindFullOnes) {
   EXPECT_EQ(cuda::wgmma::full_tiles_before(1152, kQueryRows, 128), 6);
 }
 
-constexpr double kCodes = 0.35, kHalves = 0.67;  // Work::shortest
+constexpr double kCodes = 0.3, kHalves = 0.4;  // Work::shortest
 
 /// Of tiles of 192 rows on 132 processors.
 cuda::wgmma::Work work_of(std::int64_t heads, std::int64_t rows, double shortest) {
@@ -311,10 +311,33 @@ TEST(Shares, HeadsThatFillNoTurnHaveSmallTilesOrRanges) {
   expect(shares_of(32, 1024, 8, 64, kCodes), {6, 0, 1});
   expect(shares_of(64, 4096, 32, 128, kCodes), {0, 0, 0});
   expect(shares_of(40, 1024, 8, 64, kCodes), {7, 0, 2});
-  expect(shares_of(20, 4096, 32, 64, kHalves), {2, 3, 0});
+  expect(shares_of(20, 4096, 32, 64, kHalves), {2, 0, 1});
   expect(shares_of(24, 4608, 36, 128, kHalves), {2, 2, 0});
   expect(shares_of(32, 512, 62, 128, kHalves), {32, 0, 2});
-  expect(shares_of(32, 2048, 120, 128, kHalves), {8, 3, 0});
+}
+
+/// Rows that see all keys, or those up to their own place, of key blocks of 128.
+TEST(Shares, ACallThatBeginsAllOfItsTilesAtOnceHasSmallerOnesWhereItEndsEarlier) {
+  enum class Sees { all, own };
+  const auto warpgroups_of = [](Sees sees, std::int64_t heads, std::int64_t tokens, std::int64_t of_full) {
+    cuda::wgmma::Work work = work_of(heads, tokens, kCodes);
+    work.warpgroups = of_full, work.key_block = 128;
+    work.key_blocks = static_cast<double>((tokens + 127) / 128);
+    if (sees == Sees::own) work.keys = tokens;
+    const cuda::wgmma::Shares got = cuda::wgmma::shares_of(work);
+    EXPECT_EQ(got.heads, got.warpgroups == 0 ? 0 : heads);
+    EXPECT_EQ(got.ranges, 0);
+    return got.warpgroups;
+  };
+  EXPECT_EQ(warpgroups_of(Sees::own, 32, 256, 3), 1);
+  EXPECT_EQ(warpgroups_of(Sees::own, 32, 384, 3), 2);
+  EXPECT_EQ(warpgroups_of(Sees::own, 16, 1024, 3), 2);
+  EXPECT_EQ(warpgroups_of(Sees::own, 16, 1024, 4), 2);
+  EXPECT_EQ(warpgroups_of(Sees::own, 8, 64, 3), 0) << "one warpgroup has all rows anyway";
+  EXPECT_EQ(warpgroups_of(Sees::all, 24, 320, 3), 1);
+  EXPECT_EQ(warpgroups_of(Sees::all, 32, 512, 3), 2);
+  EXPECT_EQ(warpgroups_of(Sees::all, 24, 768, 3), 0);
+  EXPECT_EQ(warpgroups_of(Sees::all, 24, 768, 4), 3);
 }
 
 /// Processors that take the next tile whenever they are done.

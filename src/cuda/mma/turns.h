@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/divided_up.h"
+
 namespace octet::cuda::mma {
 
 /// A call's tiles of rows, of `heads` of all batch entries `tiles` each, against so many key blocks, and the
@@ -18,7 +20,6 @@ struct Turns {
 inline std::int64_t row_tiles_of_block(const Turns& of) {
   constexpr double kBegin = 1.2;
   const double begin = kBegin / static_cast<double>(of.key_blocks);
-  const auto divided_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
   std::int64_t best = 1;
   double least = 0;
   for (std::int64_t some = 1;; some = std::min(2 * some, of.tiles)) {

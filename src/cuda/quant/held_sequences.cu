@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/divided_up.h"
 #include "cuda/ptx/grid.cuh"
 #include "cuda/quant/held_codes.cuh"
 #include "cuda/quant/launch.cuh"

@@ -10,8 +10,6 @@ namespace octet::cuda {
 
 inline cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
 
-inline std::uint32_t divided_up(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
-
 /// Sequences of all heads.
 inline std::uint32_t units_of(const RowReading& rows) {
   return static_cast<std::uint32_t>(rows.order.sequences.count * rows.x.shape[1]);

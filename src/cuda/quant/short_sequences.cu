@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "base/divided_up.h"
 #include "cuda/ptx/grid.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/short_codes.cuh"

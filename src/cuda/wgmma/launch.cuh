@@ -44,11 +44,10 @@ class Launches {
       constexpr std::int64_t kKeyBytes = kTile.head_dim * (Element<S::kQk>::kBytes + Element<S::kV>::kBytes);
       const std::int64_t row_bytes =
           std::max<std::int64_t>(call.keys.tokens * kKeyBytes / call.group.divisor, 1);
-      // All tiles at the same time: the call takes as long as its last ones, which codes end sooner where
-      // these are the short ones, and halves do not (32 x 512 x 128 on an H200: int8 14.0 us, or 15.7 with
-      // full last tiles; f16 21.2 and 17.6).
+      // All tiles at the same time: the call takes as long as its last ones, which end sooner where these are
+      // the short ones (32 x 512 x 128 on an H200: int8 14.0 us, or 15.7 with full last tiles).
       const bool at_once = grid.tiles * grid.rows.count <= runtime::processors();
-      const bool has_full_last = grid.tiles > 1 && !(at_once && Element<S::kQk>::kBytes == 1);
+      const bool has_full_last = grid.tiles > 1 && !at_once;
       return longest_first(grid.tiles, grid.rows, std::max(kCache / row_bytes, kLeastTogether),
                            has_full_last ? grid.tiles * grid.rows.query_rows - call.queries.tokens : 0);
     }

@@ -41,13 +41,13 @@ constexpr GpuWorkload grid(const char* name, std::int64_t tokens, std::int64_t d
           tokens == kTokens && mask == Mask::none ? kLongest : kPrefill};
 }
 
-/// A prompt of a model with 32 heads over 8.
-constexpr GpuWorkload prompt(const char* name, std::int64_t tokens) {
-  return {"llm-prefill", {name, Kind::prefill, 1, 32, 8, tokens, tokens, 128, Mask::causal}};
+/// A prompt of a model with 32 heads over 8, which so many GPUs have a part each of.
+constexpr GpuWorkload prompt(const char* name, std::int64_t tokens, std::int64_t gpus = 1) {
+  return {"llm-prefill", {name, Kind::prefill, 1, 32 / gpus, 8 / gpus, tokens, tokens, 128, Mask::causal}};
 }
 
-/// A picture that a diffusion model makes, its tokens and a text's: tiles that fill no turn of an H200's
-/// processors.
+/// A picture that a model sees (CLIP ViT-L/14 of 336 pixels) or a diffusion model makes, its tokens and a
+/// text's: tiles that fill no turn of an H200's processors.
 constexpr GpuWorkload image(const char* name, std::int64_t batch, std::int64_t heads, std::int64_t tokens,
                             std::int64_t dim) {
   return {"llm-prefill", {name, Kind::prefill, batch, heads, heads, tokens, tokens, dim}};
@@ -101,6 +101,9 @@ constexpr GpuWorkload kGpuWorkloads[] = {
     prompt("gqa-1k-causal", 1024),
     prompt("gqa-2k-causal", 2048),
     prompt("gqa-8k-causal", 8192),
+    prompt("part-1k-causal", 1024, 4),
+    prompt("part-2k-causal", 2048, 4),
+    image("image-577", 1, 16, 577, 64),
     image("image-1k", 2, 20, 1024, 64),
     image("image-4k", 2, 10, 4096, 64),
     image("image-4.5k", 1, 24, 4608, 128),
