@@ -1,6 +1,6 @@
-// How a call's last tiles are shared out where they are too few for all processors. Either the last heads
-// have their keys cut into ranges (cuda/ranges.h), whose blocks of threads take what the others leave, or
-// their query rows have smaller tiles (order.h).
+// How a call's tiles are shared out where full ones leave processors idle. Either the last heads have their
+// keys cut into ranges (cuda/ranges.h), whose blocks of threads take what the others leave, or their query
+// rows have smaller tiles (order.h), which all heads may have where full ones are fewer than processors.
 #pragma once
 #include <algorithm>
 #include <cmath>
