@@ -21,7 +21,7 @@ struct Work {
   std::int64_t warpgroups = 0;  ///< of a full tile
   double key_blocks = 0;        ///< of a tile, where all have about as many
   std::int64_t keys = 0;        ///< that the last row sees, each row one more than that before it; 0: alike
-  std::int64_t key_block = 1;
+  std::int64_t key_block = 1;   ///< keys of one
   std::int64_t most_with_ranges = 0;  ///< tiles times ranges whose outputs have room
   double merging = 0;                 ///< outputs of one tile
   std::int64_t processors = 0;
@@ -35,7 +35,7 @@ struct Work {
         static_cast<double>(divided_up(of_tile, kRowsAWarpgroup)) / static_cast<double>(warpgroups);
     return shortest + (1 - shortest) * part;
   }
-  /// Of the query rows from `begin` to `end`: the mean of their warpgroups'.
+  /// That the query rows from `begin` to `end` see: the mean of their warpgroups'.
   double key_blocks_of(std::int64_t begin, std::int64_t end) const {
     if (keys == 0) return key_blocks;
     std::int64_t sum = 0;
