@@ -42,6 +42,22 @@ __device__ __forceinline__ std::uint32_t load_word_of(std::uint32_t rank, std::u
 #endif
   return word;
 }
+/// Two such words; at: a multiple of 8.
+__device__ __forceinline__ uint2 load_two_of(std::uint32_t rank, std::uint32_t at) {
+  uint2 two{};
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n"
+      ".reg .u32 there;\n"
+      "mapa.shared::cluster.u32 there, %2, %3;\n"
+      "ld.shared::cluster.v2.u32 {%0, %1}, [there];\n"
+      "}"
+      : "=r"(two.x), "=r"(two.y)
+      : "r"(at), "r"(rank)
+      : "memory");
+#endif
+  return two;
+}
 /// Four such words; at: a multiple of 16.
 __device__ __forceinline__ float4 load_four_of(std::uint32_t rank, std::uint32_t at) {
   float4 four{};

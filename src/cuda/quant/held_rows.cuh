@@ -36,8 +36,12 @@ struct HeldPart {
 /// Shared memory of a block. Lines are segments of 64 channels, a tile has 32 of them; behind them leaves.
 template <class Shape>
 struct alignas(128) HeldSpace {
+  /// A leaf's words of each channel, together, for who is not of the block asks for both at once.
+  struct alignas(8) LeafWords {
+    std::uint32_t sum, range;
+  };
   struct Leaf {
-    std::uint32_t sum[Shape::kDim], range[Shape::kDim];
+    LeafWords of[Shape::kDim];
   };
   using OfChannels = float4[Shape::kLanes][Shape::kCount / 4 + 1];  // segments begin in different banks
 
@@ -124,6 +128,7 @@ class HeldRows {
 
  private:
   using Leaf = typename Space::Leaf;
+  using LeafWords = typename Space::LeafWords;
 
   /// Of eight channels, as Signs has them.
   __device__ uint4 flips(int vector) const {
@@ -155,15 +160,31 @@ class HeldRows {
   }
   __device__ int leaf_count() const { return (tokens() + kLeafRows - 1) / kLeafRows; }
   __device__ Leaf* leaves() const { return space_.leaves(room_); }
-  /// A word of the thread's channel of leaf i of the sequence.
-  template <class Member>
-  __device__ std::uint32_t leaf_word(int i, Member member) const {
-    const int of_part = room_ / kLeafRows, part = at_.parts == 1 ? 0 : i / of_part;
-    return word_of(part, (leaves()[i - part * of_part].*member)[channel()]);
-  }
-  __device__ float sum_of_leaves() const {
-    return sum_of_some<kMostLeavesOfPart * kMostParts>(
-        leaf_count(), [&](int i) { return float_of(leaf_word(i, &Leaf::sum)); });
+  /// The sum over the sequence's leaves, and see(range) of each of them, some more than once, of the thread's
+  /// channel. note: several on their way at a time, for those of other blocks take some 500 cycles each.
+  template <class See>
+  __device__ float sum_of_leaves(const See& see) const {
+    const auto term_of = [&](const auto& words) {
+      return [&](int i) {
+        const LeafWords leaf = words(i);
+        see(leaf.range);
+        return float_of(leaf.sum);
+      };
+    };
+    if (at_.parts == 1) {
+      const Leaf* const own = leaves();
+      return sum_of_some<kMostLeavesOfPart, kMostLeavesOfPart>(
+          leaf_count(), term_of([&](int i) { return own[i].of[channel()]; }));
+    }
+    // Leaves of a part are a power of two then.
+    const int log2_of_part = __ffs(room_ / kLeafRows) - 1, last_of_part = (1 << log2_of_part) - 1;
+    const std::uint32_t own = ptx::shared_address(&leaves()[0].of[channel()]);
+    constexpr int kAtOnce = 8;
+    return sum_of_some<kMostLeavesOfPart * kMostParts, kAtOnce>(leaf_count(), term_of([&](int i) {
+      const uint2 words = ptx::load_two_of(static_cast<std::uint32_t>(i >> log2_of_part),
+                                           own + (i & last_of_part) * static_cast<int>(sizeof(Leaf)));
+      return LeafWords{words.x, words.y};
+    }));
   }
   /// Of the block's first threads, that have a channel.
   __device__ std::int32_t largest_of_channels(std::int32_t own) const {
@@ -195,12 +216,12 @@ class HeldRows {
   __device__ void find_mean() const {
     const float factor = quant::mean_factor(tokens());
     sum_leaves([&](const HalfColumns<Shape>& columns, Leaf& leaf, int at) {
-      leaf.sum[at] = bits_of(r_.x.dtype == DType::f16 ? factored_sum<DType::f16>(columns, factor)
-                                                      : factored_sum<DType::bf16>(columns, factor));
+      leaf.of[at].sum = bits_of(r_.x.dtype == DType::f16 ? factored_sum<DType::f16>(columns, factor)
+                                                         : factored_sum<DType::bf16>(columns, factor));
     });
     float mean = 0;
     if (has_channel()) {
-      mean = quant::mean_of_sum(sum_of_leaves(), tokens());
+      mean = quant::mean_of_sum(sum_of_leaves([](std::uint32_t) {}), tokens());
       if (at_.part == 0) static_cast<float*>(r_.shift.data)[unit_offset(r_.shift) + channel()] = mean;
     }
     leave();
@@ -212,17 +233,17 @@ class HeldRows {
     sum_leaves([&](const HalfColumns<Shape>& columns, Leaf& leaf, int at) {
       const bool is_f16 = r_.x.dtype == DType::f16;
       if (!r_.exponent.data) {
-        leaf.range[at] = is_f16 ? largest_range<DType::f16>(columns) : largest_range<DType::bf16>(columns);
+        leaf.of[at] = {0, is_f16 ? largest_range<DType::f16>(columns) : largest_range<DType::bf16>(columns)};
         return;
       }
       const SquaresOfChannel of = is_f16 ? square_sum<DType::f16>(columns) : square_sum<DType::bf16>(columns);
-      leaf.sum[at] = bits_of(of.sum), leaf.range[at] = of.range;
+      leaf.of[at] = {bits_of(of.sum), of.range};
     });
     SquareSum squares;
     if (has_channel()) {
       std::uint32_t range = kRangeOfZeros;
-      for (int i = 0; i < leaf_count(); ++i) range = joined_range(range, leaf_word(i, &Leaf::range));
-      squares = r_.exponent.data ? scaled_squares(sum_of_leaves(), range) : largest_alone(range);
+      const float sum = sum_of_leaves([&](std::uint32_t of) { range = joined_range(range, of); });
+      squares = r_.exponent.data ? scaled_squares(sum, range) : largest_alone(range);
     }
     // note: all blocks of a cluster have the same numbers.
     if (!__syncthreads_and(squares.is_good)) [[unlikely]]
@@ -282,11 +303,11 @@ class HeldRows {
           const float y = number(row) * factor;
           sum = sum + y * y;
         }
-        leaves()[first / kLeafRows].sum[channel()] = bits_of(sum);
+        leaves()[first / kLeafRows].of[channel()].sum = bits_of(sum);
       }
     }
     meet();
-    if (has_channel()) squares.sum = sum_of_leaves(), squares.amax = float_of(most);
+    if (has_channel()) squares.sum = sum_of_leaves([](std::uint32_t) {}), squares.amax = float_of(most);
     return squares;
   }
   /// Of the thread's channel.

@@ -161,7 +161,7 @@ class ShortStatistics : public ShortRows<kRowVectorsLog2, kVectorsLog2, kGroupSc
   }
   __device__ float sum_of_leaves(int channel) {
     constexpr int kMostLeaves = std::bit_ceil(unsigned{ShortSpace::kMostBytes / (kWidth * 2 * kLeaf)});
-    return sum_of_some<kMostLeaves>(leaf_count(), [&](int i) { return leaves()[i * kWidth + channel]; });
+    return sum_of_some<kMostLeaves, 4>(leaf_count(), [&](int i) { return leaves()[i * kWidth + channel]; });
   }
 };
 

@@ -27,16 +27,16 @@ __device__ float sum_of_few(int count, const Term& term) {
   return sum_of_few(a, count);
 }
 
-/// The same where registers do not hold all terms: of halves, one after the other.
-template <int kMost, class Term>
+/// The same where registers do not hold all terms, but kFew: of halves, one after the other.
+template <int kMost, int kFew, class Term>
 __device__ float sum_of_some(int count, const Term& term) {
-  constexpr int kFew = 4, kHalf = kMost / 2;
+  constexpr int kHalf = kMost / 2;
   if constexpr (kMost <= kFew) {
     return sum_of_few<kMost>(count, term);
   } else {
-    const float left = sum_of_some<kHalf>(min(count, kHalf), term);
+    const float left = sum_of_some<kHalf, kFew>(min(count, kHalf), term);
     if (count <= kHalf) return left;
-    return left + sum_of_some<kHalf>(count - kHalf, [&](int i) { return term(kHalf + i); });
+    return left + sum_of_some<kHalf, kFew>(count - kHalf, [&](int i) { return term(kHalf + i); });
   }
 }
 
