@@ -14,9 +14,9 @@ struct HeldTile {
   int first, count;  ///< of the part's; less than 1: there are none
 };
 
-template <class Shape, Work kWork, HeldScales kScales>
-class HeldSequence : HeldRows<Shape, kWork, kScales> {
-  using Base = HeldRows<Shape, kWork, kScales>;
+template <class Shape, Work kWork, HeldScales kScales, DType kType>
+class HeldSequence : HeldRows<Shape, kWork, kScales, kType> {
+  using Base = HeldRows<Shape, kWork, kScales, kType>;
 
  public:
   using Base::Base;
@@ -25,7 +25,6 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
   __device__ void run() const {
     stage();
     find_words();
-    if (joins_groups() && !groups_end_in_turns()) find_peaks();
     encode();
     if (has_block_scales()) write_group_scales();
     if (is_packed()) write_packed();
@@ -53,13 +52,6 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
 
   // --- Numbers
 
-  __device__ void take_tile(const HeldTile& tile, float (&v)[Shape::kCount]) const {
-    if (r_.x.dtype == DType::f16)
-      take_tile<DType::f16>(tile, v);
-    else
-      take_tile<DType::bf16>(tile, v);
-  }
-  template <DType kType>
   __device__ void take_tile(const HeldTile& tile, float (&v)[Shape::kCount]) const {
     const std::uint32_t lines = ptx::shared_address(lines_of_row(tile.first));
     const float4* const words = space_.words[part()];
@@ -103,9 +95,15 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
     if (own != of_first && peak > 0) atomicMax(space_.peaks + own, peak);
   }
   __device__ quant::Scale scale_of(int group) const { return k_.making.of(float_of(space_.peaks[group]), 0); }
-  /// A larger amax has no smaller scale, so the largest scale is that of the largest amax.
-  __device__ float floor_of(int group) const {
-    return quant::scale_floor(scale_of(group).scale, k_.making.block_floor.octaves);
+  /// Of the scale of the lane's row, which may be below it where it is not 0. A larger amax has no smaller
+  /// scale, so the largest scale is that of the largest amax.
+  __device__ float floor_for(bool exists, std::uint32_t peak, int group) const {
+    const int octaves = k_.making.block_floor.octaves;
+    const bool may_be_below =
+        exists && quant::may_be_below_floor(float_of(peak), float_of(space_.peaks[group]), octaves);
+    if (!__any_sync(kAllLanes, may_be_below)) [[likely]]
+      return 0;
+    return quant::scale_floor(scale_of(group).scale, octaves);
   }
   __device__ void write_group_scales() const {
     __syncthreads();
@@ -114,23 +112,23 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
     static_cast<float*>(k_.scales.data)[row_offset(k_.scales, at_.b, at_.h, group_of(at_.first) + group)] =
         scale_of(group).scale;
   }
-  __device__ void find_peaks() const {
-    for (int first = warp() * Shape::kRows; first < at_.rows; first += warps() * Shape::kRows) {
-      const HeldTile tile{first, min(Shape::kRows, at_.rows - first)};
-      float v[Shape::kCount];
-      take_numbers(tile, v);
-      const std::uint32_t peak = peak_of(v);
-      join_peak(tile, peak < kInfBits && row_of_tile() < tile.count ? peak : 0);
-    }
-    __syncthreads();
-  }
 
   // --- Codes
 
+  /// What the warps' turns are for.
+  enum class Round { peaks, codes, both };
+
+  /// Where groups do not end with turns, their peaks are found in a round before. note: one text for all
+  /// rounds, for who comes here first waits for each of its instructions.
   __device__ void encode() const {
-    const bool joins = joins_groups() && groups_end_in_turns();
     const int of_turn = rows_of_turn(), own = warp() * Shape::kRows;
-    for (int begin = 0; begin < at_.rows; begin += of_turn) {
+    Round round = !joins_groups() ? Round::codes : groups_end_in_turns() ? Round::both : Round::peaks;
+    for (int begin = 0;; begin += of_turn) {
+      if (begin >= at_.rows) {
+        if (round != Round::peaks) return;
+        __syncthreads();
+        round = Round::codes, begin = 0;
+      }
       const HeldTile tile{begin + own, min(Shape::kRows, min(of_turn, at_.rows - begin) - own)};
       const bool exists = row_of_tile() < tile.count;
       float v[Shape::kCount];
@@ -143,10 +141,10 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
         is_bad = peak >= kInfBits;
         if (is_bad && exists && k_.non_finite) *k_.non_finite = 1;
         if (is_bad || !exists) peak = 0;
-        if (joins) join_peak(tile, peak);
+        if (round != Round::codes) join_peak(tile, peak);
       }
-      if (joins) __syncthreads();
-      if (tile.count <= 0) continue;
+      if (round == Round::both) __syncthreads();
+      if (tile.count <= 0 || round == Round::peaks) continue;
       const float rscale = rescaled(tile.first + row_of_tile(), exists, peak, v);
       write_codes(v, is_bad ? 0.0f : rscale, tile);
     }
@@ -166,7 +164,7 @@ class HeldSequence : HeldRows<Shape, kWork, kScales> {
     }
     const int group = exists && joins_groups() ? group_of(row) : 0;
     if (has_block_scales()) return scale_of(group).rscale;
-    const quant::Scale scale = k_.making.of(float_of(peak), has_floor() ? floor_of(group) : 0.0f);
+    const quant::Scale scale = k_.making.of(float_of(peak), has_floor() ? floor_for(exists, peak, group) : 0);
     if (part() == 0 && exists)
       static_cast<float*>(k_.scales.data)[row_offset(k_.scales, at_.b, at_.h, at_.first + row)] = scale.scale;
     return scale.rscale;

@@ -62,7 +62,7 @@ struct alignas(128) HeldSpace {
   __device__ Leaf* leaves(int rows) { return reinterpret_cast<Leaf*>(lines() + lines_of(rows) * kChannels); }
 };
 
-template <class Shape, Work kWork, HeldScales kScales>
+template <class Shape, Work kWork, HeldScales kScales, DType kType>
 class HeldRows {
  public:
   using Space = HeldSpace<Shape>;
@@ -216,8 +216,7 @@ class HeldRows {
   __device__ void find_mean() const {
     const float factor = quant::mean_factor(tokens());
     sum_leaves([&](const HalfColumns<Shape>& columns, Leaf& leaf, int at) {
-      leaf.of[at].sum = bits_of(r_.x.dtype == DType::f16 ? factored_sum<DType::f16>(columns, factor)
-                                                         : factored_sum<DType::bf16>(columns, factor));
+      leaf.of[at].sum = bits_of(factored_sum<kType>(columns, factor));
     });
     float mean = 0;
     if (has_channel()) {
@@ -231,12 +230,11 @@ class HeldRows {
 
   __device__ void find_channels() const {
     sum_leaves([&](const HalfColumns<Shape>& columns, Leaf& leaf, int at) {
-      const bool is_f16 = r_.x.dtype == DType::f16;
       if (!r_.exponent.data) {
-        leaf.of[at] = {0, is_f16 ? largest_range<DType::f16>(columns) : largest_range<DType::bf16>(columns)};
+        leaf.of[at] = {0, largest_range<kType>(columns)};
         return;
       }
-      const SquaresOfChannel of = is_f16 ? square_sum<DType::f16>(columns) : square_sum<DType::bf16>(columns);
+      const SquaresOfChannel of = square_sum<kType>(columns);
       leaf.of[at] = {bits_of(of.sum), of.range};
     });
     SquareSum squares;
@@ -317,7 +315,7 @@ class HeldRows {
         reinterpret_cast<const std::uint16_t*>(reinterpret_cast<const unsigned char*>(space_.lines()) +
                                                row_place(line, c % Shape::kCount / kChannels));
     const std::uint32_t code = at[c % kChannels];
-    return r_.x.dtype == DType::f16 ? ptx::number_of_f16(code) : float_of(code << 16);
+    return low_number<kType>(code);
   }
   __device__ void clear_bad_rows() const {
     __syncthreads();
@@ -328,7 +326,7 @@ class HeldRows {
       for (int i = 0; i < Shape::kCount / kChannels; ++i) {
         float v[kChannels];
         to_floats(Raw<std::uint16_t>{{*reinterpret_cast<const uint4*>(bytes + row_place(lane(), i))}},
-                  r_.x.dtype, v);
+                  kType, v);
         peak = max(peak, largest_bits(v));
       }
       peak = largest_of_row(peak, Shape::kLanes);

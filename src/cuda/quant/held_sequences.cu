@@ -35,7 +35,7 @@ OCTET_HD bool needs_all(const ShortOperand& x) {
   return x.rows.shift.data || x.rows.exponent.data || has_one_scale;
 }
 
-template <class Shape, HeldScales kScales, Work kWork>
+template <class Shape, HeldScales kScales, DType kType, Work kWork>
 __device__ __forceinline__ void encode(const HeldOperand& of, std::uint32_t block, HeldSpace<Shape>& space) {
   const ShortOperand& x = of.x;
   const std::uint32_t unit = of.parts.quotient(block);
@@ -46,10 +46,10 @@ __device__ __forceinline__ void encode(const HeldOperand& of, std::uint32_t bloc
   at.h = static_cast<std::int32_t>(unit) - at.b * x.rows.order.heads;
   at.first = at.part * x.rows_of_part;
   at.rows = min(x.rows_of_part, static_cast<std::int32_t>(x.rows.x.shape[2]) - at.first);
-  HeldSequence<Shape, kWork, kScales>(x, at, space).run();
+  HeldSequence<Shape, kWork, kScales, kType>(x, at, space).run();
 }
 
-template <class Shape, HeldScales kScales>
+template <class Shape, HeldScales kScales, DType kType>
 __global__ __launch_bounds__(kMostWarps* kWarp,
                              2) void held_sequences(const __grid_constant__ HeldOperands operands) {
   extern __shared__ __align__(128) uint4 held_memory[];  // row_place() counts on it
@@ -60,11 +60,11 @@ __global__ __launch_bounds__(kMostWarps* kWarp,
   const std::uint32_t block = blockIdx.x - of.first_block;
   if (block >= of.blocks) return ptx::wait_for_earlier_kernels();
   if (of.x.rows.hadamard == 0)
-    encode<Shape, kScales, Work::multiplied>(of, block, space);
+    encode<Shape, kScales, kType, Work::multiplied>(of, block, space);
   else if (of.x.rows.shift.data)
-    encode<Shape, kScales, Work::shifted_and_rotated>(of, block, space);
+    encode<Shape, kScales, kType, Work::shifted_and_rotated>(of, block, space);
   else
-    encode<Shape, kScales, Work::rotated>(of, block, space);
+    encode<Shape, kScales, kType, Work::rotated>(of, block, space);
 }
 
 std::uint32_t tokens_of(const ShortOperand& x) { return static_cast<std::uint32_t>(x.rows.x.shape[2]); }
@@ -146,18 +146,18 @@ std::uint32_t cluster_of(std::span<const ShortOperand> operands, const HeldCut& 
 bool knows_clusters() {
   bool is_of_90 = false;
   return runtime::may_overlap(
-             reinterpret_cast<const void*>(held_sequences<SegmentShape<64>, HeldScales::of_tokens>),
+             reinterpret_cast<const void*>(held_sequences<SegmentShape<64>, HeldScales::of_tokens, DType::bf16>),
              &is_of_90) == cudaSuccess &&
          is_of_90;
 }
 
 /// Whether one launch takes both: blocks of one kernel, and clusters of one size.
 bool share_a_launch(const ShortOperand& a, const ShortOperand& b) {
-  return a.rows.x.shape[3] == b.rows.x.shape[3] &&
+  return a.rows.x.shape[3] == b.rows.x.shape[3] && a.rows.x.dtype == b.rows.x.dtype &&
          (!needs_all(a) || !needs_all(b) || tokens_of(a) == tokens_of(b));
 }
 
-template <class Shape>
+template <class Shape, DType kType>
 void launch_held_of(std::span<ShortOperand> operands, void* stream) {
   const HeldCut cut = cut_for(operands);
   HeldOperands all{};
@@ -193,9 +193,9 @@ void launch_held_of(std::span<ShortOperand> operands, void* stream) {
       runtime::launch(kernel, blocks, threads, bytes, stream, all);
   };
   if (std::ranges::any_of(operands, is_of_groups))
-    launch(held_sequences<Shape, HeldScales::of_groups_too>);
+    launch(held_sequences<Shape, HeldScales::of_groups_too, kType>);
   else
-    launch(held_sequences<Shape, HeldScales::of_tokens>);
+    launch(held_sequences<Shape, HeldScales::of_tokens, kType>);
 }
 
 }  // namespace
@@ -252,10 +252,16 @@ bool should_hold(std::span<const ShortOperand> operands) {
 }
 
 void launch_held_sequences(std::span<ShortOperand> operands, void* stream) {
-  if (operands[0].rows.x.shape[3] == 64)
-    launch_held_of<SegmentShape<64>>(operands, stream);
+  const auto launch = [&]<DType kType>() {
+    if (operands[0].rows.x.shape[3] == 64)
+      launch_held_of<SegmentShape<64>, kType>(operands, stream);
+    else
+      launch_held_of<SegmentShape<128>, kType>(operands, stream);
+  };
+  if (operands[0].rows.x.dtype == DType::f16)
+    launch.template operator()<DType::f16>();
   else
-    launch_held_of<SegmentShape<128>>(operands, stream);
+    launch.template operator()<DType::bf16>();
 }
 
 }  // namespace octet::cuda

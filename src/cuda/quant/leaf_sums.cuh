@@ -49,12 +49,9 @@ struct HalfColumns {
   template <class Body>
   __device__ void for_each_pair(const Body& body) const {
     constexpr int kAtOnce = 32;
-    const int channel = half * kWarp + lane;
-    const std::uint32_t from = ptx::shared_address(lines) + row_place(segment, channel / 8) + channel % 8 * 2;
-    const auto code = [&](int row) {
-      return ptx::load_shared_half((from ^ row * Shape::kLanes % 8 * 16) + row * Shape::kLanes * 128);
-    };
+    const std::uint32_t from = this->from();
     int row = 0;
+#pragma unroll 1
     for (; row + kAtOnce <= length; row += kAtOnce) {
       std::uint32_t some[kAtOnce];
 #pragma unroll
@@ -64,11 +61,26 @@ struct HalfColumns {
 #pragma unroll
       for (int i = 0; i < kAtOnce; i += 2) body(some[i], some[i + 1], 2);
     }
+    for_each_pair_from(row, body);
+  }
+  /// The same from an even row on, in few instructions.
+  template <class Body>
+  __device__ void for_each_pair_from(int row, const Body& body) const {
+    const std::uint32_t from = this->from();
+    const auto code = [&](int of) {
+      return ptx::load_shared_half((from ^ of * Shape::kLanes % 8 * 16) + of * Shape::kLanes * 128);
+    };
 #pragma unroll 1
     for (; row < length; row += 2) {
       const std::uint32_t first = code(row);
       body(first, row + 1 < length ? code(row + 1) : first, min(length - row, 2));
     }
+  }
+
+ private:
+  __device__ std::uint32_t from() const {
+    const int channel = half * kWarp + lane;
+    return ptx::shared_address(lines) + row_place(segment, channel / 8) + channel % 8 * 2;
   }
 };
 
@@ -120,7 +132,7 @@ __device__ float factored_sum(const HalfColumns<Shape>& of, float factor) {
   if (is_finite(sum)) return sum;
   const auto finite = [](float x) { return is_finite(x) ? x : 0.0f; };
   sum = -0.0f;
-  of.for_each_pair([&](std::uint32_t a, std::uint32_t b, int tokens) {
+  of.for_each_pair_from(0, [&](std::uint32_t a, std::uint32_t b, int tokens) {
     sum = __fmaf_rn(finite(low_number<kType>(a)), factor, sum);
     if (tokens > 1) sum = __fmaf_rn(finite(low_number<kType>(b)), factor, sum);
   });
