@@ -28,8 +28,7 @@ class HeldSequence : HeldRows<Shape, kWork, kScales, kType> {
     encode();
     if (has_block_scales()) write_group_scales();
     if (is_packed()) write_packed();
-    if constexpr (kWork != Work::rotated)
-      if (at_.parts > 1) ptx::wait_for_cluster();  // others may read what this block has
+    if (at_.parts > 1) ptx::wait_for_cluster();  // others may read what this block has
   }
 
  private:
@@ -53,12 +52,19 @@ class HeldSequence : HeldRows<Shape, kWork, kScales, kType> {
   // --- Numbers
 
   __device__ void take_tile(const HeldTile& tile, float (&v)[Shape::kCount]) const {
+    if (kWork == Work::shifted_and_rotated && !r_.shift.data)
+      take_tile<Work::rotated>(tile, v);
+    else
+      take_tile<kWork>(tile, v);
+  }
+  template <Work kOwnWork>
+  __device__ void take_tile(const HeldTile& tile, float (&v)[Shape::kCount]) const {
     const std::uint32_t lines = ptx::shared_address(lines_of_row(tile.first));
     const float4* const words = space_.words[part()];
     const int line = min(lane(), (at_.rows - tile.first) * Shape::kLanes - 1);
 #pragma unroll
     for (int i = 0; i < kPieces; ++i)
-      eight_numbers<kWork, kType>(ptx::load_shared_16_bytes(lines + row_place(line, i)),
+      eight_numbers<kOwnWork, kType>(ptx::load_shared_16_bytes(lines + row_place(line, i)),
                                   space_.flips[part() * kPieces + i], words + 2 * i, r_.norm,
                                   v + i * kChannels);
   }

@@ -107,7 +107,7 @@ class HeldRows {
   /// and what of scales is the same in all of the sequence.
   __device__ void find_words() const {
     if constexpr (kWork == Work::shifted_and_rotated) {
-      find_mean();
+      if (r_.shift.data) find_mean();
     } else if constexpr (kWork == Work::multiplied) {
       if (r_.exponent.data || has_one_scale())
         find_channels();

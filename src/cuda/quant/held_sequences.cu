@@ -61,10 +61,8 @@ __global__ __launch_bounds__(kMostWarps* kWarp,
   if (block >= of.blocks) return ptx::wait_for_earlier_kernels();
   if (of.x.rows.hadamard == 0)
     encode<Shape, kScales, kType, Work::multiplied>(of, block, space);
-  else if (of.x.rows.shift.data)
-    encode<Shape, kScales, kType, Work::shifted_and_rotated>(of, block, space);
   else
-    encode<Shape, kScales, kType, Work::rotated>(of, block, space);
+    encode<Shape, kScales, kType, Work::shifted_and_rotated>(of, block, space);
 }
 
 std::uint32_t tokens_of(const ShortOperand& x) { return static_cast<std::uint32_t>(x.rows.x.shape[2]); }

@@ -19,11 +19,9 @@ struct SegmentColumns {
   template <class Body>
   __device__ void for_each(const Body& body) const {
     constexpr int kAtOnce = 32;
-    const std::uint32_t from = ptx::shared_address(lines) + row_place(segment, lane / 4) + lane % 4 * 4;
-    const auto word = [&](int row) {  // row_place(), most of which is found once
-      return ptx::load_shared_word((from ^ row * Shape::kLanes % 8 * 16) + row * Shape::kLanes * 128);
-    };
+    const std::uint32_t from = this->from();
     int row = 0;
+#pragma unroll 1
     for (; row + kAtOnce <= length; row += kAtOnce) {
       std::uint32_t some[kAtOnce];
 #pragma unroll
@@ -33,8 +31,21 @@ struct SegmentColumns {
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) body(some[i]);
     }
+    for_each_from(row, body);
+  }
+  /// The same from a row on, in few instructions.
+  template <class Body>
+  __device__ void for_each_from(int row, const Body& body) const {
+    const std::uint32_t from = this->from();
 #pragma unroll 1
-    for (; row < length; ++row) body(word(row));
+    for (; row < length; ++row)
+      body(ptx::load_shared_word((from ^ row * Shape::kLanes % 8 * 16) + row * Shape::kLanes * 128));
+  }
+
+ private:
+  /// Of row 0; row_place(), most of which is found once.
+  __device__ std::uint32_t from() const {
+    return ptx::shared_address(lines) + row_place(segment, lane / 4) + lane % 4 * 4;
   }
 };
 
@@ -114,7 +125,7 @@ __device__ PairSum factored_sum(const SegmentColumns<Shape>& of, float factor) {
   if (is_finite(sum[0]) && is_finite(sum[1])) return pair;
   const auto finite = [](float x) { return is_finite(x) ? x : 0.0f; };
   sum[0] = sum[1] = -0.0f;
-  of.for_each([&](std::uint32_t word) {
+  of.for_each_from(0, [&](std::uint32_t word) {
     sum[0] = __fmaf_rn(finite(low_number<kType>(word)), factor, sum[0]);
     sum[1] = __fmaf_rn(finite(high_number<kType>(word)), factor, sum[1]);
   });
