@@ -65,8 +65,8 @@ class HeldSequence : HeldRows<Shape, kWork, kScales, kType> {
 #pragma unroll
     for (int i = 0; i < kPieces; ++i)
       eight_numbers<kOwnWork, kType>(ptx::load_shared_16_bytes(lines + row_place(line, i)),
-                                  space_.flips[part() * kPieces + i], words + 2 * i, r_.norm,
-                                  v + i * kChannels);
+                                     space_.flips[part() * kPieces + i], words + 2 * i, r_.norm,
+                                     v + i * kChannels);
   }
   /// What becomes codes.
   __device__ void take_numbers(const HeldTile& tile, float (&v)[Shape::kCount]) const {

@@ -180,11 +180,12 @@ class HeldRows {
     const int log2_of_part = __ffs(room_ / kLeafRows) - 1, last_of_part = (1 << log2_of_part) - 1;
     const std::uint32_t own = ptx::shared_address(&leaves()[0].of[channel()]);
     constexpr int kAtOnce = 8;
-    return sum_of_some<kMostLeavesOfPart * kMostParts, kAtOnce>(leaf_count(), term_of([&](int i) {
-      const uint2 words = ptx::load_two_of(static_cast<std::uint32_t>(i >> log2_of_part),
-                                           own + (i & last_of_part) * static_cast<int>(sizeof(Leaf)));
-      return LeafWords{words.x, words.y};
-    }));
+    return sum_of_some<kMostLeavesOfPart * kMostParts, kAtOnce>(
+        leaf_count(), term_of([&](int i) {
+          const uint2 words = ptx::load_two_of(static_cast<std::uint32_t>(i >> log2_of_part),
+                                               own + (i & last_of_part) * static_cast<int>(sizeof(Leaf)));
+          return LeafWords{words.x, words.y};
+        }));
   }
   /// Of the block's first threads, that have a channel.
   __device__ std::int32_t largest_of_channels(std::int32_t own) const {
@@ -325,8 +326,8 @@ class HeldRows {
 #pragma unroll 1
       for (int i = 0; i < Shape::kCount / kChannels; ++i) {
         float v[kChannels];
-        to_floats(Raw<std::uint16_t>{{*reinterpret_cast<const uint4*>(bytes + row_place(lane(), i))}},
-                  kType, v);
+        to_floats(Raw<std::uint16_t>{{*reinterpret_cast<const uint4*>(bytes + row_place(lane(), i))}}, kType,
+                  v);
         peak = max(peak, largest_bits(v));
       }
       peak = largest_of_row(peak, Shape::kLanes);

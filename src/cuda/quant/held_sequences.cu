@@ -9,6 +9,7 @@
 #include "cuda/ptx/grid.cuh"
 #include "cuda/quant/held_codes.cuh"
 #include "cuda/quant/launch.cuh"
+#include "cuda/quant/one_pass.cuh"
 #include "cuda/quant/plan.cuh"
 #include "cuda/runtime/device.h"
 #include "cuda/runtime/launch.cuh"
@@ -143,9 +144,9 @@ std::uint32_t cluster_of(std::span<const ShortOperand> operands, const HeldCut& 
 /// Whether the current device runs code of the kernels that knows clusters.
 bool knows_clusters() {
   bool is_of_90 = false;
-  return runtime::may_overlap(
-             reinterpret_cast<const void*>(held_sequences<SegmentShape<64>, HeldScales::of_tokens, DType::bf16>),
-             &is_of_90) == cudaSuccess &&
+  return runtime::may_overlap(reinterpret_cast<const void*>(
+                                  held_sequences<SegmentShape<64>, HeldScales::of_tokens, DType::bf16>),
+                              &is_of_90) == cudaSuccess &&
          is_of_90;
 }
 
@@ -224,29 +225,34 @@ bool can_hold(const ShortOperand& x) {
 
 /// Measured on an H200 (docs/cuda-measurements.md).
 bool should_hold(std::span<const ShortOperand> operands) {
-  // Shorter sequences, unless they are many, are better off where all threads share their sums.
-  constexpr std::uint32_t kManyOfProcessor = 2, kLongElements = 32 * 1024;
-  // More than that in parts is read faster by kernels whose warps have their next rows on the way, even
-  // twice.
-  constexpr std::int64_t kMostOfParts = std::int64_t{64} << 20;  // bytes of all operands
-  std::uint32_t sequences = 0, longest = 0;
+  std::uint32_t sequences = 0, longest = 0, leaves = 0;
   std::int64_t elements = 0;
-  bool has_statistic = false;
+  int statistics = 0;
   for (const ShortOperand& x : operands) {
     for (const ShortOperand& y : operands)
       if (!share_a_launch(x, y)) return false;
     const std::int64_t each = x.rows.x.shape[2] * x.rows.x.shape[3];
     sequences += units_of(x.rows), elements += units_of(x.rows) * each;
     longest = std::max(longest, static_cast<std::uint32_t>(each));
-    has_statistic = has_statistic || needs_all(x);
+    leaves = std::max(leaves, leaves_of(x));
+    statistics += needs_all(x) ? 1 : 0;
   }
-  if (!has_statistic) return false;
-  if (sequences < kManyOfProcessor * processors() && longest < kLongElements) return false;
+  if (statistics == 0) return false;
+  // Shorter sequences, unless they are many, are better off where all threads share their sums, and the more
+  // so where one operand alone has any.
+  const bool has_one_statistic = statistics == 1;
+  constexpr std::uint32_t kManyOfProcessor = 2;
+  const std::uint32_t long_elements = has_one_statistic ? 32 * 1024 : 12 * 1024;
+  if (sequences < kManyOfProcessor * processors() && longest < long_elements) return false;
   const HeldCut cut = cut_for(operands);
   const bool is_whole =
       std::ranges::all_of(operands, [&](const ShortOperand& x) { return leaves_of(x) <= cut.leaves; });
   if (is_whole) return true;
-  return 2 * elements <= kMostOfParts && (cluster_of(operands, cut) == 1 || knows_clusters());
+  if (cluster_of(operands, cut) > 1 && !knows_clusters()) return false;
+  // More than that in parts is read faster by kernels whose warps have their next rows on the way, once.
+  const std::int64_t most_of_parts = std::int64_t{has_one_statistic ? 64 : 128}
+                                     << 20;  // bytes of all operands
+  return leaves < kLeastLeavesOfUnit || 2 * elements <= most_of_parts;
 }
 
 void launch_held_sequences(std::span<ShortOperand> operands, void* stream) {
