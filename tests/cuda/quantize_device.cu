@@ -288,7 +288,8 @@ int compare_held(const Options& options) {
        {Lengths{2, 6, 3, 600, 600, 64}, Lengths{1, 8, 2, 1024, 1024, 128}, Lengths{1, 8, 2, 1, 2048, 128},
         Lengths{1, 4, 4, 4096, 4000, 64}, Lengths{1, 4, 2, 300, 1999, 64}, Lengths{1, 2, 2, 513, 513, 128},
         Lengths{30, 3, 3, 197, 197, 64}, Lengths{30, 3, 3, 130, 257, 64}, Lengths{23, 4, 4, 512, 511, 64},
-        Lengths{45, 2, 2, 77, 128, 128}, Lengths{45, 2, 2, 200, 250, 128}, Lengths{130, 2, 1, 2, 127, 64}})
+        Lengths{45, 2, 2, 77, 128, 128}, Lengths{45, 2, 2, 200, 250, 128}, Lengths{130, 2, 1, 2, 127, 64},
+        Lengths{1, 3, 3, 197, 197, 64}, Lengths{1, 12, 12, 384, 384, 64}})
     for (int data = 0; data < std::min(options.cases, 5); ++data)
       for (const std::int64_t block : {128, 112}) {
         Case c[3];
