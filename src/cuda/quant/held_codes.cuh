@@ -14,6 +14,9 @@ struct HeldTile {
   int first, count;  ///< of the part's; less than 1: there are none
 };
 
+/// kWork: multiplied, or shifted_and_rotated, of which rows without a shift (Q's) are rotated alone. note:
+/// one text for both, and a kernel for each kType, for the fewer instructions a kernel has, the sooner those
+/// are there that a short call waits for (docs/cuda-measurements.md).
 template <class Shape, Work kWork, HeldScales kScales, DType kType>
 class HeldSequence : HeldRows<Shape, kWork, kScales, kType> {
   using Base = HeldRows<Shape, kWork, kScales, kType>;
@@ -124,8 +127,7 @@ class HeldSequence : HeldRows<Shape, kWork, kScales, kType> {
   /// What the warps' turns are for.
   enum class Round { peaks, codes, both };
 
-  /// Where groups do not end with turns, their peaks are found in a round before. note: one text for all
-  /// rounds, for who comes here first waits for each of its instructions.
+  /// Where groups do not end with turns, their peaks are found in a round before.
   __device__ void encode() const {
     const int of_turn = rows_of_turn(), own = warp() * Shape::kRows;
     Round round = !joins_groups() ? Round::codes : groups_end_in_turns() ? Round::both : Round::peaks;

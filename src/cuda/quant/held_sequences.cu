@@ -223,7 +223,7 @@ bool can_hold(const ShortOperand& x) {
   return least_leaves(x) <= most_leaves(x);
 }
 
-/// Measured on an H200 (docs/cuda-measurements.md).
+/// Measured on an H200 (docs/cuda-measurements.md#what-blocks-of-held-sequences-wait-for).
 bool should_hold(std::span<const ShortOperand> operands) {
   std::uint32_t sequences = 0, longest = 0, leaves = 0;
   std::int64_t elements = 0;
