@@ -239,7 +239,7 @@ bool should_hold(std::span<const ShortOperand> operands) {
   }
   if (statistics == 0) return false;
   // Shorter sequences, unless they are many, are better off where all threads share their sums, and the more
-  // so where one operand alone has any.
+  // so where one operand alone has any. note: the shortest that were measured have 197 tokens of 64 channels.
   const bool has_one_statistic = statistics == 1;
   constexpr std::uint32_t kManyOfProcessor = 2;
   const std::uint32_t long_elements = has_one_statistic ? 32 * 1024 : 12 * 1024;
@@ -250,8 +250,8 @@ bool should_hold(std::span<const ShortOperand> operands) {
   if (is_whole) return true;
   if (cluster_of(operands, cut) > 1 && !knows_clusters()) return false;
   // More than that in parts is read faster by kernels whose warps have their next rows on the way, once.
-  const std::int64_t most_of_parts = std::int64_t{has_one_statistic ? 64 : 128}
-                                     << 20;  // bytes of all operands
+  constexpr std::int64_t kMiB = 1 << 20;
+  const std::int64_t most_of_parts = (has_one_statistic ? 64 : 128) * kMiB;  // bytes of all operands
   return leaves < kLeastLeavesOfUnit || 2 * elements <= most_of_parts;
 }
 
