@@ -278,6 +278,7 @@ int compare_long_together(const Options& options) {
 
 /// int8's operands that blocks of threads hold (held_sequences.cu): one block a sequence, of one leaf to
 /// four, and clusters of up to eight; floors of groups that end with a block's turns, that do not, and none.
+/// And those of windows (windows.cu), of 32 channels.
 int compare_held(const Options& options) {
   struct Lengths {
     std::int64_t batch, heads, heads_kv, queries, keys, dim;
@@ -289,7 +290,8 @@ int compare_held(const Options& options) {
         Lengths{1, 4, 4, 4096, 4000, 64}, Lengths{1, 4, 2, 300, 1999, 64}, Lengths{1, 2, 2, 513, 513, 128},
         Lengths{30, 3, 3, 197, 197, 64}, Lengths{30, 3, 3, 130, 257, 64}, Lengths{23, 4, 4, 512, 511, 64},
         Lengths{45, 2, 2, 77, 128, 128}, Lengths{45, 2, 2, 200, 250, 128}, Lengths{130, 2, 1, 2, 127, 64},
-        Lengths{1, 3, 3, 197, 197, 64}, Lengths{1, 12, 12, 384, 384, 64}})
+        Lengths{1, 3, 3, 197, 197, 64}, Lengths{1, 12, 12, 384, 384, 64}, Lengths{64, 3, 3, 49, 49, 32},
+        Lengths{40, 4, 2, 64, 63, 32}, Lengths{2, 3, 3, 1, 33, 32}, Lengths{3, 2, 2, 50, 17, 32}})
     for (int data = 0; data < std::min(options.cases, 5); ++data)
       for (const std::int64_t block : {128, 112}) {
         Case c[3];
@@ -312,6 +314,9 @@ int compare_held(const Options& options) {
         } else {
           c[2].recipe.block_floor_octaves = ran % 4 * 5;
         }
+        // Windows' K may be shifted alone, as integer's is.
+        if (of.dim == 32 && kind == 2)
+          c[1].recipe.smooth = Smooth::mean, c[2].recipe.rule = quant::ScaleRule::sixteenths;
         ++ran;
         if (bad < 5 && !runs_together(c, &packed)) ++bad;
       }

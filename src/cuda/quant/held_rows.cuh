@@ -199,25 +199,30 @@ class HeldRows {
 
   // --- Statistics
 
-  /// put(columns, leaf, channel) of the part's leaves, half a segment a warp.
+  using OwnColumn = Column<SegmentLines<Shape>>;
+  static constexpr int kTokensAtOnce = 32;
+
+  /// put(column, leaf, channel) of the part's leaves, half a segment a warp.
   template <class Put>
   __device__ void sum_leaves(const Put& put) const {
     constexpr int kHalves = 2 * Shape::kLanes;
     const int all = (at_.rows + kLeafRows - 1) / kLeafRows * kHalves;
     for (int i = warp(); i < all; i += warps()) {
       const int leaf = i / kHalves, half = i % kHalves;
-      const HalfColumns<Shape> columns{space_.lines() + leaf * kLeafRows * Shape::kLanes * kChannels,
-                                       half / 2, half % 2, min(kLeafRows, at_.rows - leaf * kLeafRows),
-                                       lane()};
-      put(columns, leaves()[leaf], half * kWarp + lane());
+      const int of_segment = half % 2 * kWarp + lane();
+      const OwnColumn column{
+          ptx::shared_address(space_.lines() + leaf * kLeafRows * Shape::kLanes * kChannels) +
+              row_place(half / 2, of_segment / kChannels) + of_segment % kChannels * 2,
+          min(kLeafRows, at_.rows - leaf * kLeafRows)};
+      put(column, leaves()[leaf], half * kWarp + lane());
     }
     meet();
   }
 
   __device__ void find_mean() const {
     const float factor = quant::mean_factor(tokens());
-    sum_leaves([&](const HalfColumns<Shape>& columns, Leaf& leaf, int at) {
-      leaf.of[at].sum = bits_of(factored_sum<kType>(columns, factor));
+    sum_leaves([&](const OwnColumn& column, Leaf& leaf, int at) {
+      leaf.of[at].sum = bits_of(factored_sum<kType, kTokensAtOnce>(column, factor));
     });
     float mean = 0;
     if (has_channel()) {
@@ -230,12 +235,12 @@ class HeldRows {
   }
 
   __device__ void find_channels() const {
-    sum_leaves([&](const HalfColumns<Shape>& columns, Leaf& leaf, int at) {
+    sum_leaves([&](const OwnColumn& column, Leaf& leaf, int at) {
       if (!r_.exponent.data) {
-        leaf.of[at] = {0, largest_range<kType>(columns)};
+        leaf.of[at] = {0, largest_range<kType, kTokensAtOnce>(column)};
         return;
       }
-      const SquaresOfChannel of = square_sum<kType>(columns);
+      const SquaresOfChannel of = square_sum<kType, kTokensAtOnce>(column);
       leaf.of[at] = {bits_of(of.sum), of.range};
     });
     SquareSum squares;

@@ -1,5 +1,5 @@
 // Sums of one leaf of 16-bit rows that lies in shared memory: a lane has two channels, a warp a segment
-// of 64.
+// of 64; or one channel.
 #pragma once
 #include <cstdint>
 
@@ -49,26 +49,35 @@ struct SegmentColumns {
   }
 };
 
-/// A lane's one channel of half a segment; lines: the leaf's.
+/// Where a leaf's rows lie: lines of 128 bytes, of a segment each (row_place()).
 template <class Shape>
-struct HalfColumns {
-  const uint4* lines;
-  int segment, half, length, lane;
+struct SegmentLines {
+  static constexpr std::uint32_t kRowBytes = Shape::kLanes * 128;
+  static constexpr int kPeriod = 8;  ///< rows after which places turn around anew
+  /// Of a channel in row `row`, from where row 0 has it.
+  __device__ static std::uint32_t place(std::uint32_t of_first, std::uint32_t row) {
+    return (of_first ^ row * Shape::kLanes % 8 * 16) + row * kRowBytes;
+  }
+};
+
+/// A lane's one channel of all rows of a leaf.
+template <class Lines>
+struct Column {
+  std::uint32_t of_first;  ///< shared memory of its number in row 0
+  int length;
 
   /// body(first, second, tokens) with the numbers of two tokens, one pair after the other; of an odd length
   /// the last one is there twice, and tokens is 1.
-  template <class Body>
+  template <int kAtOnce, class Body>
   __device__ void for_each_pair(const Body& body) const {
-    constexpr int kAtOnce = 32;
-    const std::uint32_t from = this->from();
+    static_assert(kAtOnce % Lines::kPeriod == 0);
     int row = 0;
 #pragma unroll 1
     for (; row + kAtOnce <= length; row += kAtOnce) {
       std::uint32_t some[kAtOnce];
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i)  // row is a multiple of 32, which turns no places around
-        some[i] =
-            ptx::load_shared_half((from ^ i * Shape::kLanes % 8 * 16) + (row + i) * Shape::kLanes * 128);
+      for (int i = 0; i < kAtOnce; ++i)
+        some[i] = ptx::load_shared_half(Lines::place(of_first, i) + row * Lines::kRowBytes);
 #pragma unroll
       for (int i = 0; i < kAtOnce; i += 2) body(some[i], some[i + 1], 2);
     }
@@ -77,21 +86,12 @@ struct HalfColumns {
   /// The same from an even row on, in few instructions.
   template <class Body>
   __device__ void for_each_pair_from(int row, const Body& body) const {
-    const std::uint32_t from = this->from();
-    const auto code = [&](int of) {
-      return ptx::load_shared_half((from ^ of * Shape::kLanes % 8 * 16) + of * Shape::kLanes * 128);
-    };
+    const auto code = [&](int of) { return ptx::load_shared_half(Lines::place(of_first, of)); };
 #pragma unroll 1
     for (; row < length; row += 2) {
       const std::uint32_t first = code(row);
       body(first, row + 1 < length ? code(row + 1) : first, min(length - row, 2));
     }
-  }
-
- private:
-  __device__ std::uint32_t from() const {
-    const int channel = half * kWarp + lane;
-    return ptx::shared_address(lines) + row_place(segment, channel / 8) + channel % 8 * 2;
   }
 };
 
@@ -133,10 +133,10 @@ __device__ PairSum factored_sum(const SegmentColumns<Shape>& of, float factor) {
 }
 
 /// The sum of one channel, as factored_sum() has two.
-template <DType kType, class Shape>
-__device__ float factored_sum(const HalfColumns<Shape>& of, float factor) {
+template <DType kType, int kAtOnce, class Lines>
+__device__ float factored_sum(const Column<Lines>& of, float factor) {
   float sum = -0.0f;
-  of.for_each_pair([&](std::uint32_t a, std::uint32_t b, int tokens) {
+  of.template for_each_pair<kAtOnce>([&](std::uint32_t a, std::uint32_t b, int tokens) {
     sum = __fmaf_rn(low_number<kType>(a), factor, sum);
     if (tokens > 1) sum = __fmaf_rn(low_number<kType>(b), factor, sum);
   });
@@ -175,11 +175,11 @@ struct SquaresOfChannel {
   float sum;
   std::uint32_t range;
 };
-template <DType kType, class Shape>
-__device__ SquaresOfChannel square_sum(const HalfColumns<Shape>& of) {
+template <DType kType, int kAtOnce, class Lines>
+__device__ SquaresOfChannel square_sum(const Column<Lines>& of) {
   float sum = -0.0f;
   PairRange range;
-  of.for_each_pair([&](std::uint32_t a, std::uint32_t b, int tokens) {
+  of.template for_each_pair<kAtOnce>([&](std::uint32_t a, std::uint32_t b, int tokens) {
     const float x = low_number<kType>(a), y = low_number<kType>(b);
     sum = __fmaf_rn(x, x, sum);
     if (tokens > 1) sum = __fmaf_rn(y, y, sum);
@@ -190,10 +190,10 @@ __device__ SquaresOfChannel square_sum(const HalfColumns<Shape>& of) {
 }
 
 /// The range of one channel, but for the least.
-template <DType kType, class Shape>
-__device__ std::uint32_t largest_range(const HalfColumns<Shape>& of) {
+template <DType kType, int kAtOnce, class Lines>
+__device__ std::uint32_t largest_range(const Column<Lines>& of) {
   PairRange range;
-  of.for_each_pair([&](std::uint32_t a, std::uint32_t b, int) { range.see(a | b << 16); });
+  of.template for_each_pair<kAtOnce>([&](std::uint32_t a, std::uint32_t b, int) { range.see(a | b << 16); });
   return range_of_sizes(0, range.largest<kType>());
 }
 

@@ -13,6 +13,7 @@
 #include "cuda/quant/steps.cuh"
 #include "cuda/quant/sums.cuh"
 #include "cuda/quant/token_floors.cuh"
+#include "cuda/quant/windows.cuh"
 #include "quant/check.h"
 
 namespace octet::cuda {
@@ -116,23 +117,26 @@ void queue_steps(std::span<const OperandCall> calls, Launches launches) {
 struct Candidate {
   OperandCall call;
   ShortOperand operand;
-  bool is_short, is_held;  ///< by launch_short_sequences(), by launch_held_sequences()
+  /// By launch_short_sequences(), by launch_held_sequences(), by launch_windows().
+  bool is_short, is_held, is_window;
 };
 
-/// Launches a call's operands as those that blocks of threads hold, where all are such and that is the faster
-/// way. Whether it is.
-bool hold(std::span<const Candidate> candidates, void* stream) {
+/// Launches a call's operands as windows, or as sequences that blocks of threads hold, where all are such and
+/// that is the faster way. Whether it is.
+bool launch_as_one_kind(std::span<const Candidate> candidates, void* stream) {
   if (candidates.empty() || candidates.size() > kMostTogether) return false;
-  ShortOperand held[kMostTogether];
+  ShortOperand memory[kMostTogether];
   std::size_t count = 0;
-  for (const Candidate& x : candidates) {
-    if (!x.is_held) return false;
-    held[count++] = x.operand;
+  for (const Candidate& x : candidates) memory[count++] = x.operand;
+  const std::span operands(memory, count);
+  if (std::ranges::all_of(candidates, &Candidate::is_window) && should_launch_windows(operands)) {
+    launch_windows(operands, stream);
+    return true;
   }
-  if (!should_hold({held, count})) return false;
-  launch_held_sequences({held, count}, stream);
+  if (!std::ranges::all_of(candidates, &Candidate::is_held) || !should_hold(operands)) return false;
+  launch_held_sequences(operands, stream);
   for (std::size_t i = 0; i < count; ++i)
-    if (held[i].coding.packed.data) *candidates[i].call.operand.is_packed = true;
+    if (operands[i].coding.packed.data) *candidates[i].call.operand.is_packed = true;
   return true;
 }
 
@@ -190,15 +194,17 @@ Status quantize(std::span<const PlainOperand> operands, void* scratch, void* str
     own += plan.bytes;
     if (launches == Launches::fewest && (of.recipe.smooth != Smooth::anchor || call.has_shift())) {
       const ShortOperand operand = short_operand(call);
-      const bool is_held = !of.floors.largest && can_hold(operand), is_short = takes_short_sequences(operand);
-      if (is_held || is_short) {
-        candidates.push_back({call, operand, is_short, is_held});
+      const bool has_floors = of.floors.largest;
+      const Candidate of_one_launch{call, operand, takes_short_sequences(operand),
+                                    !has_floors && can_hold(operand), !has_floors && is_of_windows(operand)};
+      if (of_one_launch.is_short || of_one_launch.is_held || of_one_launch.is_window) {
+        candidates.push_back(of_one_launch);
         continue;
       }
     }
     in_steps.push_back(call);
   }
-  if (in_steps.empty() && hold(candidates, stream)) candidates.clear();
+  if (in_steps.empty() && launch_as_one_kind(candidates, stream)) candidates.clear();
   Together together(scratch, stream);
   for (const Candidate& x : candidates) {
     if (x.is_short)

@@ -1,0 +1,334 @@
+// A window: a sequence of up to 64 tokens of 32 channels, of which a warp makes codes by itself. A lane has
+// a channel while it finds what rows have in common, then a row at a time. The steps are those of sums.cu,
+// exponents.cu and encode.cu, with the same bits.
+#pragma once
+#include <cstdint>
+#include <utility>
+
+#include "cuda/ptx/grid.cuh"
+#include "cuda/quant/leaf_sums.cuh"
+#include "cuda/quant/one_pass_words.cuh"
+#include "cuda/quant/row_space.cuh"
+#include "cuda/quant/short_sequences.cuh"
+#include "quant/channel_exponent.h"
+#include "quant/mean.h"
+
+namespace octet::cuda {
+
+using WindowShape = SegmentShape<kWarp>;
+inline constexpr int kMostWindowTokens = 2 * kWarp;
+
+/// Two rows a line of 128 bytes (code_place()).
+struct WindowLines {
+  static constexpr std::uint32_t kRowBytes = WindowShape::kDim * sizeof(std::uint16_t);
+  static constexpr int kPeriod = 8;
+  __device__ static std::uint32_t place(std::uint32_t of_first, std::uint32_t row) {
+    return (of_first ^ row / 2 % 4 * 16) + row * kRowBytes;
+  }
+};
+
+/// What the rotation multiplies channels by: +-norm. note: constants of the kernel, which cost a product no
+/// more than the norm alone would.
+struct WindowFactors {
+  float of[WindowShape::kDim] = {};
+
+  WindowFactors() = default;
+  explicit WindowFactors(const RowReading& rows) {
+    for (int c = 0; c < WindowShape::kDim; ++c) of[c] = rows.factor(c);
+  }
+};
+
+/// Shared memory of a warp.
+struct alignas(128) WindowSpace {
+  uint4 lines[kMostWindowTokens / 2][8];
+  float4 words[WindowShape::kDim / 4];    ///< what channels are shifted or multiplied by
+  float4 rscales[WindowShape::kDim / 4];  ///< where all of the window have the same
+};
+
+/// What scales a call's operands have.
+enum class WindowScales : std::int32_t {
+  of_tokens,
+  of_windows_too,  ///< of K's windows, of V's or its channels
+};
+
+template <WindowScales kScales>
+class Window {
+ public:
+  __device__ Window(const ShortOperand& x, const WindowFactors& factors, std::int32_t b, std::int32_t h,
+                    WindowSpace& space)
+      : r_(x.rows),
+        k_(x.coding),
+        factors_(factors),
+        space_(space),
+        b_(b),
+        h_(h),
+        tokens_(static_cast<int>(x.rows.x.shape[2])) {}
+
+  /// From rows to codes; of the warp.
+  __device__ void run() {
+    stage();
+    if (r_.shift.data) find_mean();
+    if (!is_mixed())
+      find_channels();
+    else if (has_scale())
+      find_scale();
+    encode();
+  }
+
+ private:
+  static constexpr int kDim = WindowShape::kDim, kPieces = kDim / kChannels;
+  static constexpr int kOut = kDim / 16;  // pieces of 16 bytes of a row's codes
+  static constexpr int kTokensAtOnce = 16;
+
+  __device__ static int lane() { return static_cast<int>(threadIdx.x); }
+  /// Of a tensor with a word a channel.
+  __device__ std::int64_t channel_offset(const TensorView& of) const {
+    return row_offset(of, b_, h_, 0) + lane();
+  }
+  __device__ std::uint32_t lines() const { return ptx::shared_address(space_.lines); }
+  template <class Of>
+  __device__ auto with_type(const Of& of) const {
+    return r_.x.dtype == DType::f16 ? of.template operator()<DType::f16>()
+                                    : of.template operator()<DType::bf16>();
+  }
+  /// Whether codes are of more than their channel.
+  __device__ bool is_mixed() const { return r_.shift.data || r_.hadamard > 0; }
+  /// Whether all rows have one scale, or one a channel.
+  __device__ bool has_scale() const {
+    return kScales == WindowScales::of_windows_too && k_.scale_of == ScaleOf::group;
+  }
+
+  __device__ void stage() {
+    constexpr int kRowsAtOnce = kWarp / kPieces;
+    const int row = lane() / kPieces, piece = lane() % kPieces;
+    const auto* from =
+        static_cast<const std::uint16_t*>(r_.x.data) + row_offset(r_.x, b_, h_, row) + piece * kChannels;
+    const std::int64_t step = kRowsAtOnce * r_.x.stride[2];
+    const std::uint32_t to = lines() + code_place(row, piece);
+    ptx::wait_for_earlier_kernels();
+    ptx::let_the_next_kernel_start();
+    // note: rows so far apart have their places in one order.
+    const auto ask = [&]<int... i>(std::integer_sequence<int, i...>) {
+      ((row + i * kRowsAtOnce < tokens_
+            ? ptx::copy_async_to<i * kRowsAtOnce * WindowLines::kRowBytes>(to, from)
+            : void(),
+        from += step),
+       ...);
+    };
+    ask(std::make_integer_sequence<int, kMostWindowTokens / kRowsAtOnce>());
+    ptx::commit_copies();
+    ptx::wait_copies<0>();
+    __syncwarp();
+  }
+
+  // --- What rows have in common; a lane has a channel
+
+  __device__ Column<WindowLines> column() const {
+    return {lines() + code_place(0, lane() / kChannels) + lane() % kChannels * 2, tokens_};
+  }
+  __device__ void put(float4* to, float word) const {
+    reinterpret_cast<float*>(to)[lane()] = word;
+    __syncwarp();
+  }
+
+  __device__ void find_mean() {
+    const float factor = quant::mean_factor(tokens_);
+    const float sum =
+        with_type([&]<DType kType>() { return factored_sum<kType, kTokensAtOnce>(column(), factor); });
+    const float mean = quant::mean_of_sum(sum, tokens_);
+    static_cast<float*>(r_.shift.data)[channel_offset(r_.shift)] = mean;
+    put(space_.words, mean);
+  }
+
+  __device__ void find_channels() {
+    const bool has_floor = k_.making.block_floor.octaves > 0;
+    float factor = 1;
+    if (r_.exponent.data || has_floor || has_scale()) {
+      SquareSum squares = r_.exponent.data ? squares_of() : largest_of();
+      if (!__all_sync(kAllLanes, squares.is_good)) [[unlikely]]
+        squares = add_squares_again();
+      factor = equaliser(squares);
+      // A larger number has no smaller product, so the largest product is that of the largest number.
+      const float amax = squares.amax * factor;
+      if (has_scale())
+        put_scale(amax);
+      else if (has_floor)
+        floor_ = quant::scale_floor(k_.making.of(largest_of_channels(amax), 0).scale,
+                                    k_.making.block_floor.octaves);
+    }
+    if (r_.exponent.data) put(space_.words, factor);
+  }
+  __device__ SquareSum squares_of() const {
+    const SquaresOfChannel of =
+        with_type([&]<DType kType>() { return square_sum<kType, kTokensAtOnce>(column()); });
+    return scaled_squares(of.sum, of.range);
+  }
+  __device__ SquareSum largest_of() const {
+    return largest_alone(
+        with_type([&]<DType kType>() { return largest_range<kType, kTokensAtOnce>(column()); }));
+  }
+  /// amax: of the lane's channel, as all numbers at least 0.
+  __device__ static float largest_of_channels(float amax) {
+    return float_of(__reduce_max_sync(kAllLanes, bits_of(amax)));
+  }
+  /// What the lane's channel is multiplied by before its scale.
+  __device__ float equaliser(const SquareSum& of) const {
+    if (!r_.exponent.data) return 1;
+    const std::int32_t order =
+        of.amax > 0 ? quant::norm_order(__fsqrt_rn(of.sum), of.amax) : as_signed(kOfZeros);
+    const std::int32_t exponent =
+        quant::channel_exponent(order, __reduce_max_sync(kAllLanes, order), of.amax);
+    static_cast<std::int32_t*>(r_.exponent.data)[channel_offset(r_.exponent)] = exponent;
+    return power_of_two(-exponent);
+  }
+  /// amax: of the lane's channel.
+  __device__ void put_scale(float amax) {
+    const bool by_channel = k_.channel_groups > 1;
+    const quant::Scale scale = k_.making.of(by_channel ? amax : largest_of_channels(amax), 0);
+    put(space_.rscales, scale.rscale);
+    if (!by_channel && lane() > 0) return;
+    static_cast<float*>(k_.scales.data)[row_offset(k_.scales, b_, h_, 0) + lane() * k_.scales.stride[3]] =
+        scale.scale;
+  }
+
+  // --- Where squares as they are do not do, which is rare: two more passes, rows with NaN or Inf as zeros
+
+  __device__ SquareSum add_squares_again() const {
+    clear_bad_rows();
+    SquareSum squares;
+    std::uint32_t most = 0;
+    for (int token = 0; token < tokens_; ++token) most = max(most, size_bits(number(token)));
+    const float factor = quant::square_factor(float_of(most));
+    float sum = -0.0f;  // -0 + x is x for every x
+    for (int token = 0; token < tokens_; ++token) {
+      const float y = number(token) * factor;
+      sum = sum + y * y;
+    }
+    squares.sum = sum, squares.amax = float_of(most);
+    return squares;
+  }
+  /// Of the lane's channel.
+  __device__ float number(int token) const {
+    const std::uint32_t code = ptx::load_shared_half(WindowLines::place(column().of_first, token));
+    return with_type([&]<DType kType>() { return low_number<kType>(code); });
+  }
+  __device__ void clear_bad_rows() const {
+    for (int first = 0; first < tokens_; first += kWarp) {
+      float v[kDim];
+      take_rows(first, v);
+      __syncwarp();
+      if (largest_bits(v) < kInfBits || first + lane() >= tokens_) continue;
+      if (k_.non_finite) *k_.non_finite = 1;
+      for (int i = 0; i < kPieces; ++i)
+        ptx::store_shared_16_bytes(lines() + code_place(first + lane(), i), {});
+    }
+    __syncwarp();
+  }
+
+  // --- Codes; a lane has a row
+
+  __device__ void take_rows(int first, float (&v)[kDim]) const {
+    const int row = min(first + lane(), tokens_ - 1);
+    Raw<std::uint16_t> raw[kPieces];
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) raw[i].v[0] = ptx::load_shared_16_bytes(lines() + code_place(row, i));
+    with_type([&]<DType kType>() {
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i) to_floats(raw[i], kType, v + i * kChannels);
+    });
+  }
+  /// v[i] = join(v[i], the word of channel i).
+  template <class Join>
+  __device__ void join_words(const float4* words, float (&v)[kDim], const Join& join) const {
+#pragma unroll
+    for (int i = 0; i < kDim; i += 4) {
+      const float4 of = words[i / 4];
+      v[i] = join(v[i], of.x), v[i + 1] = join(v[i + 1], of.y);
+      v[i + 2] = join(v[i + 2], of.z), v[i + 3] = join(v[i + 3], of.w);
+    }
+  }
+  /// What becomes codes, of rows first + lane, and the largest of the lane's, with NaN and Inf; behind the
+  /// last row those of the last.
+  __device__ std::uint32_t take_numbers(int first, float (&v)[kDim]) const {
+    take_rows(first, v);
+    if (r_.shift.data) join_words(space_.words, v, [](float x, float shift) { return x - shift; });
+    if (r_.exponent.data) join_words(space_.words, v, [](float x, float down) { return x * down; });
+    if (r_.hadamard > 0) {
+#pragma unroll
+      for (int i = 0; i < kDim; ++i) v[i] = v[i] * factors_.of[i];
+      rotate_segment<WindowShape>(v, 0);
+    }
+    return largest_bits(v);
+  }
+
+  /// The one scale of rows that are shifted or rotated.
+  __device__ void find_scale() {
+    std::uint32_t most = 0;
+#pragma unroll 1
+    for (int first = 0; first < tokens_; first += kWarp) {
+      float v[kDim];
+      const std::uint32_t peak = take_numbers(first, v);
+      if (peak < kInfBits) most = max(most, peak);
+    }
+    put_scale(float_of(__reduce_max_sync(kAllLanes, most)));
+  }
+
+  __device__ void encode() const {
+    float* scale = static_cast<float*>(k_.scales.data) + row_offset(k_.scales, b_, h_, lane());
+    auto* codes = static_cast<std::int8_t*>(k_.codes.data) + row_offset(k_.codes, b_, h_, lane() / kOut) +
+                  lane() % kOut * 16;
+#pragma unroll 1
+    for (int first = 0; first < tokens_; first += kWarp) {
+      const bool exists = first + lane() < tokens_;
+      float v[kDim];
+      std::uint32_t peak = take_numbers(first, v);
+      // A row with NaN or Inf is zeros: NaN is, and times 0 all others are.
+      const bool is_bad = peak >= kInfBits;
+      if (is_bad && exists && k_.non_finite) *k_.non_finite = 1;
+      if (is_bad) peak = 0;
+      float rscale = 1;
+      if (has_scale()) {
+        join_words(space_.rscales, v, [](float x, float by) { return x * by; });
+      } else {
+        const quant::Scale of_row = k_.making.of(float_of(peak), floor_);
+        if (exists) *scale = of_row.scale;
+        rscale = of_row.rscale;
+      }
+      write_codes(v, is_bad ? 0.0f : rscale, first, codes);
+      scale += kWarp * k_.scales.stride[2], codes += kWarp * k_.codes.stride[2];
+    }
+  }
+  /// By way of the rows' own lines, of which nobody reads these any more. to: the lane's first piece.
+  __device__ void write_codes(const float (&v)[kDim], float rscale, int first, std::int8_t* to) const {
+    constexpr int kRowsAtOnce = kWarp / kOut;
+    const std::uint32_t space = lines() + first * WindowLines::kRowBytes;
+    // Four rows a line; lanes meet in no bank.
+    const auto place = [&](int row, int piece) {
+      return space + (row / 4 * 8 + row % 4 * 2 + (piece ^ row / 4 % 2)) * 16;
+    };
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kOut; ++i) {
+      const float* const of = v + 16 * i;
+      ptx::store_shared_16_bytes(place(lane(), i), {four_codes(of, rscale), four_codes(of + 4, rscale),
+                                                    four_codes(of + 8, rscale), four_codes(of + 12, rscale)});
+    }
+    __syncwarp();
+    const int row = lane() / kOut, piece = lane() % kOut;
+#pragma unroll
+    for (int i = 0; i < kOut; ++i)
+      if (first + row + i * kRowsAtOnce < tokens_)
+        *reinterpret_cast<uint4*>(to + i * kRowsAtOnce * k_.codes.stride[2]) =
+            ptx::load_shared_16_bytes(place(row + i * kRowsAtOnce, piece));
+  }
+
+  const RowReading& r_;
+  const Coding& k_;
+  const WindowFactors& factors_;
+  WindowSpace& space_;
+  const std::int32_t b_, h_;
+  const int tokens_;
+  float floor_ = 0;  ///< of tokens' scales
+};
+
+}  // namespace octet::cuda
