@@ -76,7 +76,7 @@ bool should_launch_windows(std::span<const ShortOperand> operands) {
   }
   // Where they are few, several warps a window are better off by what is done to rows alone, and worse by
   // what all of them have in common.
-  constexpr std::uint32_t kFewOfProcessor = 6;
+  constexpr std::uint32_t kFewOfProcessor = 5;
   return statistics > 1 || windows >= kFewOfProcessor * processors();
 }
 
