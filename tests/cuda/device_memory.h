@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,42 +25,107 @@ inline Status checked(cudaError_t error, const char* what) {
   return {Code::internal, std::string(what) + ": " + cudaGetErrorString(error)};
 }
 
+/// Device memory that the process has taken and nobody uses. note: to take and to give back device memory
+/// waits for the device, which processes of tests share, and took longer than what is tested. Each piece is
+/// kept for its own size alone, so that compute-sanitizer knows where it ends.
+class Spare {
+ public:
+  static Spare& of_process() {
+    static Spare& all = *new Spare;  // the driver may be gone before what is destroyed at exit
+    return all;
+  }
+
+  Status take(std::size_t bytes, void** memory) {
+    if (std::vector<void*>& of_size = pieces_[bytes]; !of_size.empty()) {
+      *memory = of_size.back();
+      of_size.pop_back(), bytes_ -= bytes;
+      return {};
+    }
+    if (cudaMalloc(memory, bytes) == cudaSuccess) return {};
+    cudaGetLastError();  // it is the next one that counts
+    free_all();
+    return checked(cudaMalloc(memory, bytes), "cudaMalloc");
+  }
+  /// memory: of take(), which nothing on the device uses any more.
+  void give_back(std::size_t bytes, void* memory) {
+    if (bytes_ + bytes > kMost) free_all();
+    pieces_[bytes].push_back(memory), bytes_ += bytes;
+    if (bytes_ > kMost) free_all();
+  }
+
+ private:
+  static constexpr std::size_t kMost = std::size_t{1} << 30;
+
+  void free_all() {
+    for (const auto& [bytes, pieces] : pieces_)
+      for (void* piece : pieces) cudaFree(piece);
+    pieces_.clear(), bytes_ = 0;
+  }
+
+  std::map<std::size_t, std::vector<void*>> pieces_;
+  std::size_t bytes_ = 0;  ///< of all pieces
+};
+
 /// Device memory with margins, for as long as a call takes.
 class Memory {
  public:
   explicit Memory(std::int64_t bytes) : bytes_(bytes) {
-    status = checked(cudaMalloc(&all_, static_cast<std::size_t>(bytes + 2 * kMargin)), "cudaMalloc");
-    if (status.ok())
-      status =
-          checked(cudaMemset(all_, kPoison, static_cast<std::size_t>(bytes + 2 * kMargin)), "cudaMemset");
+    status = Spare::of_process().take(size(), &all_);
+    if (status.ok()) status = checked(cudaMemset(all_, kPoison, size()), "cudaMemset");
   }
-  ~Memory() { cudaFree(all_); }
+  ~Memory() {
+    if (all_) Spare::of_process().give_back(size(), all_);
+  }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
   std::byte* data() const { return static_cast<std::byte*>(all_) + kMargin; }
-  bool intact() const {
-    std::vector<unsigned char> margin(kMargin);
-    for (const std::int64_t at : {std::int64_t{0}, kMargin + bytes_}) {
-      if (cudaMemcpy(margin.data(), static_cast<std::byte*>(all_) + at, kMargin, cudaMemcpyDeviceToHost) !=
-          cudaSuccess)
-        return false;
-      if (std::any_of(margin.begin(), margin.end(), [](unsigned char b) { return b != kPoison; }))
-        return false;
-    }
-    return true;
+
+  /// Both margins on their way to `to`, 2 kMargin bytes.
+  cudaError_t ask_for_margins(unsigned char* to) const {
+    const auto* const from = static_cast<const std::byte*>(all_);
+    const cudaError_t error = cudaMemcpyAsync(to, from, kMargin, cudaMemcpyDeviceToHost);
+    if (error != cudaSuccess) return error;
+    return cudaMemcpyAsync(to + kMargin, from + kMargin + bytes_, kMargin, cudaMemcpyDeviceToHost);
   }
 
   Status status;
 
  private:
+  std::size_t size() const { return static_cast<std::size_t>(bytes_ + 2 * kMargin); }
+
   std::int64_t bytes_;
   void* all_ = nullptr;
+};
+
+/// Host memory that the device copies to while the host goes on.
+class Pinned {
+ public:
+  /// At least so many bytes; what they held before may be lost.
+  static unsigned char* of_process(std::size_t bytes) {
+    static Pinned& memory = *new Pinned;
+    if (bytes > memory.bytes_) {
+      cudaFreeHost(memory.data_);
+      memory.data_ = nullptr, memory.bytes_ = 0;
+      if (cudaMallocHost(&memory.data_, bytes) != cudaSuccess) return nullptr;
+      memory.bytes_ = bytes;
+    }
+    return static_cast<unsigned char*>(memory.data_);
+  }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
 };
 
 /// All device memory of one call.
 class DeviceMemory {
  public:
+  DeviceMemory() = default;
+  ~DeviceMemory() { cudaDeviceSynchronize(); }  // others have the memory next
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
   /// A copy of a host tensor, gaps included.
   TensorView put(const TensorView& x) {
     if (!x.data) return x;
@@ -94,9 +160,16 @@ class DeviceMemory {
   }
   void wait() { note(checked(cudaDeviceSynchronize(), "the call on the device")); }
   void look_at_margins() {
-    for (const auto& m : memory_)
-      if (status.ok() && !m->intact())
-        status = Status{Code::internal, "device memory beside a tensor was written"};
+    if (!status.ok() || memory_.empty()) return;
+    constexpr std::size_t kOfPiece = 2 * kMargin;
+    unsigned char* const margins = Pinned::of_process(memory_.size() * kOfPiece);
+    if (!margins) return note({Code::internal, "no host memory for margins"});
+    for (std::size_t i = 0; i < memory_.size(); ++i)
+      note(checked(memory_[i]->ask_for_margins(margins + i * kOfPiece), "cudaMemcpyAsync"));
+    wait();
+    const auto is_poison = [](unsigned char byte) { return byte == kPoison; };
+    if (status.ok() && !std::all_of(margins, margins + memory_.size() * kOfPiece, is_poison))
+      status = Status{Code::internal, "device memory beside a tensor was written"};
   }
 
   Status status;
