@@ -260,8 +260,7 @@ class HeldRows {
   /// What the thread's channel is multiplied by before its scale.
   __device__ float equaliser(const SquareSum& of) const {
     if (!r_.exponent.data) return 1;
-    const std::int32_t order =
-        of.amax > 0 ? quant::norm_order(__fsqrt_rn(of.sum), of.amax) : as_signed(kOfZeros);
+    const std::int32_t order = order_of(of);
     const std::int32_t exponent = quant::channel_exponent(order, largest_of_channels(order), of.amax);
     if (has_channel() && at_.part == 0)
       static_cast<std::int32_t*>(r_.exponent.data)[unit_offset(r_.exponent) + channel()] = exponent;

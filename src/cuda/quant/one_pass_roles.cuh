@@ -231,10 +231,7 @@ class OnePass : OnePassCoders<Shape, kWork> {
         const SquareSum of = is_equalised() || !is_finite(end.sum[i])
                                  ? scaled_squares(end.sum[i], end.range[i])
                                  : largest_alone(end.range[i]);
-        const bool is_zero = of.amax == 0;
-        ptx::tell(to + i, !of.is_good ? kNotFound
-                          : is_zero   ? kOfZeros
-                                      : as_unsigned(quant::norm_order(__fsqrt_rn(of.sum), of.amax)));
+        ptx::tell(to + i, of.is_good ? as_unsigned(order_of(of)) : kNotFound);
         ptx::tell(to + kDim + i, bits_of(of.amax));
       } else {
         ptx::tell(to + i, bits_of(quant::mean_of_scaled(end.sum[i], plan_.mean_divisor)));
@@ -294,7 +291,7 @@ class OnePass : OnePassCoders<Shape, kWork> {
     } while (!__all_sync(kAllLanes, all));
     const bool writes = leaf.begin == 0;
     if constexpr (kIsNorms) {
-      std::int32_t largest = as_signed(kOfZeros);
+      std::int32_t largest = kOrderOfZeros;
       bool is_left = false;
 #pragma unroll
       for (int i = 0; i < kOwn; ++i)

@@ -17,9 +17,9 @@ namespace octet::cuda {
 /// A word that has not been told; as a float a NaN, which nobody tells.
 inline constexpr std::uint32_t kUntold = 0x7fffffffu;
 
-/// What is told of a channel's norm where that is not its order.
-inline constexpr std::uint32_t kOfZeros = 0x80000000u;   ///< all of it is zeros; less than every order
-inline constexpr std::uint32_t kNotFound = 0x7ffffffeu;  ///< its squares are no normal numbers, or NaN, Inf
+/// What is told of a channel's norm, in place of its order, where its squares are no normal numbers, or NaN
+/// or Inf.
+inline constexpr std::uint32_t kNotFound = 0x7ffffffeu;
 
 __device__ inline bool is_told(std::uint32_t word) { return word != kUntold; }
 __device__ inline bool is_told(const uint4& v) {

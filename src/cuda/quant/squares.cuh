@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "cuda/quant/rows.cuh"
+#include "quant/channel_exponent.h"
 
 namespace octet::cuda {
 
@@ -74,6 +75,13 @@ __device__ inline SquareSum scaled_squares(float plain, std::uint32_t range) {
   of.is_good = k <= kLargestSquared && bottom >= kSmallestSquared && bottom - k >= kSmallestSquared;
   if (of.is_good) of.sum = plain * power_of_two(-2 * k), of.amax = float_of(largest);
   return of;
+}
+
+/// The order of a norm of zeros alone, less than every other.
+inline constexpr std::int32_t kOrderOfZeros = INT32_MIN;
+/// The order of a channel's norm among others (quant/channel_exponent.h); of: good.
+__device__ inline std::int32_t order_of(const SquareSum& of) {
+  return of.amax > 0 ? quant::norm_order(__fsqrt_rn(of.sum), of.amax) : kOrderOfZeros;
 }
 
 /// Of channels whose norms nobody asks for. range: but for the least.

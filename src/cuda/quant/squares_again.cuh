@@ -35,7 +35,7 @@ class SquaresAgain {
     const int thread = this_thread();
     if (thread < Shape::kDim && r.exponent.data) {
       const Leaf first(plan, r.order, number);
-      std::int32_t largest = as_signed(kOfZeros);
+      std::int32_t largest = kOrderOfZeros;
       for (const std::int32_t order : space.orders) largest = max(largest, order);
       static_cast<std::int32_t*>(r.exponent.data)[row_offset(r.exponent, first.b, first.h, 0) + thread] =
           quant::channel_exponent(space.orders[thread], largest, float_of(space.largest[thread]));
@@ -141,9 +141,7 @@ class SquaresAgain {
       if (lane < 2)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const float amax = float_of(space.largest[of_end + i]);
-          space.orders[of_end + i] =
-              amax > 0 ? quant::norm_order(__fsqrt_rn(end.sum[i]), amax) : as_signed(kOfZeros);
+          space.orders[of_end + i] = order_of({end.sum[i], float_of(space.largest[of_end + i])});
         }
     }
     __syncthreads();

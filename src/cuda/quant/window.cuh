@@ -7,7 +7,6 @@
 
 #include "cuda/ptx/grid.cuh"
 #include "cuda/quant/leaf_sums.cuh"
-#include "cuda/quant/one_pass_words.cuh"
 #include "cuda/quant/row_space.cuh"
 #include "cuda/quant/short_sequences.cuh"
 #include "quant/channel_exponent.h"
@@ -174,8 +173,7 @@ class Window {
   /// What the lane's channel is multiplied by before its scale.
   __device__ float equaliser(const SquareSum& of) const {
     if (!r_.exponent.data) return 1;
-    const std::int32_t order =
-        of.amax > 0 ? quant::norm_order(__fsqrt_rn(of.sum), of.amax) : as_signed(kOfZeros);
+    const std::int32_t order = order_of(of);
     const std::int32_t exponent =
         quant::channel_exponent(order, __reduce_max_sync(kAllLanes, order), of.amax);
     static_cast<std::int32_t*>(r_.exponent.data)[channel_offset(r_.exponent)] = exponent;
