@@ -50,6 +50,8 @@ enum class WindowScales : std::int32_t {
   of_windows_too,  ///< of K's windows, of V's or its channels
 };
 
+/// The window of head h of batch entry b, [tokens, 32] in 16 bits, on its way to s8 codes and their scales,
+/// one a row (ScaleOf::token), else one, or one a channel.
 template <WindowScales kScales>
 class Window {
  public:
