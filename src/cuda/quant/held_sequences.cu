@@ -10,7 +10,6 @@
 #include "cuda/quant/held_codes.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/one_pass.cuh"
-#include "cuda/quant/plan.cuh"
 #include "cuda/runtime/device.h"
 #include "cuda/runtime/launch.cuh"
 #include "cuda/runtime/launch_clusters.cuh"
@@ -202,14 +201,8 @@ void launch_held_of(std::span<ShortOperand> operands, void* stream) {
 bool can_hold(const ShortOperand& x) {
   const RowReading& r = x.rows;
   const Coding& k = x.coding;
-  const bool is_16_bit = r.x.dtype == DType::bf16 || r.x.dtype == DType::f16;
-  const bool has_dim = r.x.shape[3] == 64 || r.x.shape[3] == 128;
-  constexpr std::int64_t kBytes = 16;
-  if (!is_16_bit || !has_dim || !r.in_vectors || r.channels != r.dim || r.x.shape[2] < 2 ||
-      units_of(x.rows) == 0 || r.order.sequences.cu_seqlens || x.has_shift || k.codes.dtype != DType::s8 ||
-      !is_multiple(k.codes, kBytes, kBytes) || k.making.is_shared() || k.making.largest_code > 127 ||
-      k.making.head_floor.octaves > 0 || k.scale_of == ScaleOf::nothing || k.groups.is_one)
-    return false;
+  const bool has_dim = r.dim == 64 || r.dim == 128;
+  if (!is_of_dense_s8(x) || !has_dim || r.x.shape[2] < 2) return false;
   const bool is_rotated = r.hadamard == r.dim && !r.exponent.data,
              is_multiplied = r.hadamard == 0 && !r.shift.data;
   if (!is_rotated && !is_multiplied) return false;

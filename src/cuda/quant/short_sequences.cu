@@ -12,6 +12,7 @@
 #include "base/divided_up.h"
 #include "cuda/ptx/grid.cuh"
 #include "cuda/quant/launch.cuh"
+#include "cuda/quant/plan.cuh"
 #include "cuda/quant/short_codes.cuh"
 #include "cuda/runtime/device.h"
 #include "cuda/runtime/launch.cuh"
@@ -201,6 +202,18 @@ bool takes_short_sequences(const ShortOperand& operand) {
   if (has_groups(k) && k.groups.per_head * k.channel_groups > kMostGroupWords) return false;
   if (r.exponent.data && (r.shift.data || r.hadamard > 0 || r.confine != Confine::row)) return false;
   return bytes_of(operand) <= most_bytes(units_of(operand.rows));
+}
+
+bool is_of_dense_s8(const ShortOperand& x) {
+  const RowReading& r = x.rows;
+  const Coding& k = x.coding;
+  constexpr std::int64_t kBytes = 16;
+  const bool is_16_bit = r.x.dtype == DType::bf16 || r.x.dtype == DType::f16;
+  const bool has_own_scales = k.scale_of != ScaleOf::nothing && !k.groups.is_one && !k.making.is_shared() &&
+                              k.making.largest_code <= 127 && k.making.head_floor.octaves == 0;
+  return is_16_bit && r.in_vectors && r.channels == r.dim && units_of(r) > 0 &&
+         !r.order.sequences.cu_seqlens && !x.has_shift && k.codes.dtype == DType::s8 &&
+         is_multiple(k.codes, kBytes, kBytes) && has_own_scales;
 }
 
 void launch_short_sequences(std::span<const ShortOperand> operands, void* stream) {

@@ -22,6 +22,10 @@ struct ShortOperand {
 /// holds, scales and floors of no more than a sequence or of a shared amax.
 bool takes_short_sequences(const ShortOperand& operand);
 
+/// Whether codes are s8 of dense sequences of aligned 16-bit rows, read and written 16 bytes at a time, whose
+/// scales are made of what a sequence has: what the kernels of held sequences and of windows ask for.
+bool is_of_dense_s8(const ShortOperand& operand);
+
 /// Means, exponents, scales and codes of up to kMostTogether operands.
 void launch_short_sequences(std::span<const ShortOperand> operands, void* stream);
 

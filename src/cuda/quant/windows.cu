@@ -6,7 +6,6 @@
 
 #include "base/divided_up.h"
 #include "cuda/quant/launch.cuh"
-#include "cuda/quant/plan.cuh"
 #include "cuda/quant/window.cuh"
 #include "cuda/runtime/launch.cuh"
 
@@ -45,14 +44,7 @@ bool has_scale(const ShortOperand& x) { return x.coding.scale_of == ScaleOf::gro
 bool is_of_windows(const ShortOperand& x) {
   const RowReading& r = x.rows;
   const Coding& k = x.coding;
-  constexpr std::int64_t kBytes = 16;
-  const bool is_16_bit = r.x.dtype == DType::bf16 || r.x.dtype == DType::f16;
-  if (!is_16_bit || r.x.shape[3] != WindowShape::kDim || !r.in_vectors || r.channels != r.dim ||
-      r.x.shape[2] > kMostWindowTokens || units_of(r) == 0 || r.order.sequences.cu_seqlens || x.has_shift ||
-      k.codes.dtype != DType::s8 || !is_multiple(k.codes, kBytes, kBytes) || k.making.is_shared() ||
-      k.making.largest_code > 127 || k.making.head_floor.octaves > 0 || k.scale_of == ScaleOf::nothing ||
-      k.groups.is_one)
-    return false;
+  if (!is_of_dense_s8(x) || r.dim != WindowShape::kDim || r.x.shape[2] > kMostWindowTokens) return false;
   if (r.hadamard != 0 && r.hadamard != r.dim) return false;
   const bool is_mixed = r.hadamard > 0 || r.shift.data, has_floor = k.making.block_floor.octaves > 0;
   if (is_mixed && (r.exponent.data || has_floor || (has_scale(x) && k.channel_groups > 1))) return false;
