@@ -3,8 +3,10 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -25,13 +27,18 @@ inline Status checked(cudaError_t error, const char* what) {
   return {Code::internal, std::string(what) + ": " + cudaGetErrorString(error)};
 }
 
-/// Device memory that the process has taken and nobody uses. note: to take and to give back device memory
-/// waits for the device, which processes of tests share, and took longer than what is tested. Each piece is
-/// kept for its own size alone, so that compute-sanitizer knows where it ends.
+/// Memory that the process has taken and nobody uses, of the device or pinned on the host. note: to take and
+/// to give back either waits for the device, which processes of tests share, and takes longer than what is
+/// tested. A piece is kept for its own size alone, so that compute-sanitizer knows where it ends.
 class Spare {
  public:
-  static Spare& of_process() {
-    static Spare& all = *new Spare;  // the driver may be gone before what is destroyed at exit
+  // Of the process, and never destroyed: the driver may be gone before what is destroyed at exit.
+  static Spare& of_device() {
+    static Spare& all = *new Spare(cudaMalloc, cudaFree);
+    return all;
+  }
+  static Spare& of_host() {
+    static Spare& all = *new Spare(cudaMallocHost, cudaFreeHost);
     return all;
   }
 
@@ -41,10 +48,10 @@ class Spare {
       of_size.pop_back(), bytes_ -= bytes;
       return {};
     }
-    if (cudaMalloc(memory, bytes) == cudaSuccess) return {};
+    if (allocate_(memory, bytes) == cudaSuccess) return {};
     cudaGetLastError();  // it is the next one that counts
     free_all();
-    return checked(cudaMalloc(memory, bytes), "cudaMalloc");
+    return checked(allocate_(memory, bytes), "memory of a test");
   }
   /// memory: of take(), which nothing on the device uses any more.
   void give_back(std::size_t bytes, void* memory) {
@@ -54,71 +61,50 @@ class Spare {
   }
 
  private:
+  using Allocate = cudaError_t(void**, std::size_t);
+  using Free = cudaError_t(void*);
   static constexpr std::size_t kMost = std::size_t{1} << 30;
+
+  Spare(Allocate* allocate, Free* free) : allocate_(allocate), free_(free) {}
 
   void free_all() {
     for (const auto& [bytes, pieces] : pieces_)
-      for (void* piece : pieces) cudaFree(piece);
+      for (void* piece : pieces) free_(piece);
     pieces_.clear(), bytes_ = 0;
   }
 
+  Allocate* const allocate_;
+  Free* const free_;
   std::map<std::size_t, std::vector<void*>> pieces_;
   std::size_t bytes_ = 0;  ///< of all pieces
 };
 
-/// Device memory with margins, for as long as a call takes.
-class Memory {
+/// Memory of Spare's, for as long as a call takes.
+class Piece {
  public:
-  explicit Memory(std::int64_t bytes) : bytes_(bytes) {
-    status = Spare::of_process().take(size(), &all_);
-    if (status.ok()) status = checked(cudaMemset(all_, kPoison, size()), "cudaMemset");
+  Piece(Spare& spare, std::size_t bytes) : spare_(spare), bytes_(bytes) {
+    status = spare_.take(bytes_, &data_);
+    if (!status.ok()) data_ = nullptr;
   }
-  ~Memory() {
-    if (all_) Spare::of_process().give_back(size(), all_);
+  ~Piece() {
+    if (data_) spare_.give_back(bytes_, data_);
   }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
+  Piece(const Piece&) = delete;
+  Piece& operator=(const Piece&) = delete;
 
-  std::byte* data() const { return static_cast<std::byte*>(all_) + kMargin; }
-
-  /// Both margins on their way to `to`, 2 kMargin bytes.
-  cudaError_t ask_for_margins(unsigned char* to) const {
-    const auto* const from = static_cast<const std::byte*>(all_);
-    const cudaError_t error = cudaMemcpyAsync(to, from, kMargin, cudaMemcpyDeviceToHost);
-    if (error != cudaSuccess) return error;
-    return cudaMemcpyAsync(to + kMargin, from + kMargin + bytes_, kMargin, cudaMemcpyDeviceToHost);
-  }
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+  std::size_t bytes() const { return bytes_; }
 
   Status status;
 
  private:
-  std::size_t size() const { return static_cast<std::size_t>(bytes_ + 2 * kMargin); }
-
-  std::int64_t bytes_;
-  void* all_ = nullptr;
-};
-
-/// Host memory that the device copies to while the host goes on.
-class Pinned {
- public:
-  /// At least so many bytes; what they held before may be lost.
-  static unsigned char* of_process(std::size_t bytes) {
-    static Pinned& memory = *new Pinned;
-    if (bytes > memory.bytes_) {
-      cudaFreeHost(memory.data_);
-      memory.data_ = nullptr, memory.bytes_ = 0;
-      if (cudaMallocHost(&memory.data_, bytes) != cudaSuccess) return nullptr;
-      memory.bytes_ = bytes;
-    }
-    return static_cast<unsigned char*>(memory.data_);
-  }
-
- private:
+  Spare& spare_;
+  const std::size_t bytes_;
   void* data_ = nullptr;
-  std::size_t bytes_ = 0;
 };
 
-/// All device memory of one call.
+/// All device memory of one call. Copies and poison are queued on the default stream, by way of pinned
+/// memory: processes take turns on a device, and each time that one waits there costs it a turn.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -142,43 +128,80 @@ class DeviceMemory {
   }
   void* put(const void* host, std::int64_t bytes) {
     void* device = take(bytes);
-    if (device && bytes > 0)
-      note(checked(cudaMemcpy(device, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice),
-                   "cudaMemcpy"));
+    if (bytes <= 0) return device;
+    const auto size = static_cast<std::size_t>(bytes);
+    std::byte* const staged = stage(size);
+    if (!status.ok()) return device;
+    std::memcpy(staged, host, size);
+    note(checked(cudaMemcpyAsync(device, staged, size, cudaMemcpyHostToDevice), "cudaMemcpyAsync"));
     return device;
   }
+  /// Poison, between margins of the same.
   void* take(std::int64_t bytes) {
-    memory_.push_back(std::make_unique<Memory>(bytes));
-    note(memory_.back()->status);
-    return memory_.back()->data();
+    const Piece& piece = *memory_.emplace_back(
+        std::make_unique<Piece>(Spare::of_device(), static_cast<std::size_t>(bytes + 2 * kMargin)));
+    note(piece.status);
+    if (!status.ok()) return nullptr;
+    note(checked(cudaMemsetAsync(piece.data(), kPoison, piece.bytes()), "cudaMemsetAsync"));
+    return piece.data() + kMargin;
   }
+  /// host: has what `device` holds by now after the next wait.
   void get(const TensorView& device, const TensorView& host) {
     if (!host.data) return;
-    note(checked(cudaMemcpy(host.data, device.data, static_cast<std::size_t>(capi::span_bytes(host)),
-                            cudaMemcpyDeviceToHost),
-                 "cudaMemcpy"));
+    const auto bytes = static_cast<std::size_t>(capi::span_bytes(host));
+    std::byte* const staged = stage(bytes);
+    if (!status.ok()) return;
+    note(checked(cudaMemcpyAsync(staged, device.data, bytes, cudaMemcpyDeviceToHost), "cudaMemcpyAsync"));
+    asked_.push_back({host.data, staged, bytes});
   }
-  void wait() { note(checked(cudaDeviceSynchronize(), "the call on the device")); }
+  void wait() {
+    note(checked(cudaDeviceSynchronize(), "the call on the device"));
+    if (status.ok())
+      for (const Asked& asked : asked_) std::memcpy(asked.host, asked.staged, asked.bytes);
+    asked_.clear();
+  }
+  /// Waits.
   void look_at_margins() {
-    if (!status.ok() || memory_.empty()) return;
-    constexpr std::size_t kOfPiece = 2 * kMargin;
-    unsigned char* const margins = Pinned::of_process(memory_.size() * kOfPiece);
-    if (!margins) return note({Code::internal, "no host memory for margins"});
-    for (std::size_t i = 0; i < memory_.size(); ++i)
-      note(checked(memory_[i]->ask_for_margins(margins + i * kOfPiece), "cudaMemcpyAsync"));
+    constexpr std::size_t kBytes = kMargin;
+    const std::size_t all = 2 * kBytes * memory_.size();
+    std::byte* const margins = stage(all);
+    for (std::size_t i = 0; status.ok() && i < memory_.size(); ++i) {
+      const Piece& piece = *memory_[i];
+      std::byte* const to = margins + 2 * kBytes * i;
+      note(checked(cudaMemcpyAsync(to, piece.data(), kBytes, cudaMemcpyDeviceToHost), "cudaMemcpyAsync"));
+      note(checked(
+          cudaMemcpyAsync(to + kBytes, piece.data() + piece.bytes() - kBytes, kBytes, cudaMemcpyDeviceToHost),
+          "cudaMemcpyAsync"));
+    }
     wait();
-    const auto is_poison = [](unsigned char byte) { return byte == kPoison; };
-    if (status.ok() && !std::all_of(margins, margins + memory_.size() * kOfPiece, is_poison))
+    const auto is_poison = [](std::byte byte) { return byte == std::byte{kPoison}; };
+    if (status.ok() && !std::all_of(margins, margins + all, is_poison))
       status = Status{Code::internal, "device memory beside a tensor was written"};
   }
 
   Status status;
 
  private:
+  /// What the host is to have from pinned memory once the device has been waited for.
+  struct Asked {
+    void* host;
+    const std::byte* staged;
+    std::size_t bytes;
+  };
+
+  /// Pinned memory until the end; null where there is none, which `status` says.
+  std::byte* stage(std::size_t bytes) {
+    const std::size_t size = std::bit_ceil(std::max<std::size_t>(bytes, 1));  // few sizes: pieces find users
+    const Piece& piece = *staged_.emplace_back(std::make_unique<Piece>(Spare::of_host(), size));
+    note(piece.status);
+    return piece.data();
+  }
   void note(const Status& s) {
     if (status.ok()) status = s;
   }
-  std::vector<std::unique_ptr<Memory>> memory_;
+
+  std::vector<std::unique_ptr<Piece>> memory_, staged_;
+  std::vector<Asked> asked_;
 };
 
 }  // namespace octet::testing

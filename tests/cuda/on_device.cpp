@@ -152,10 +152,7 @@ Status run_with(AttentionDesc desc, AttentionArgs args, Operands operands, const
   there.workspace = device.take(there.workspace_bytes);
   OCTET_TRY(device.status);
   OCTET_TRY(attend(plan.value(), desc, there, chosen.value()));
-  device.wait();
-  OCTET_TRY(device.status);
-  device.get(there.o, args.o);
-  device.get(there.lse, args.lse);
+  device.get(there.o, args.o), device.get(there.lse, args.lse);
   device.look_at_margins();
   return device.status;
 }
