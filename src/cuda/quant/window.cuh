@@ -37,17 +37,19 @@ struct WindowFactors {
   }
 };
 
-/// Shared memory of a warp.
-struct alignas(128) WindowSpace {
-  uint4 lines[kMostWindowTokens / 2][8];
-  float4 words[WindowShape::kDim / 4];    ///< what channels are shifted or multiplied by
-  float4 rscales[WindowShape::kDim / 4];  ///< where all of the window have the same
-};
-
 /// What scales a call's operands have.
 enum class WindowScales : std::int32_t {
   of_tokens,
   of_windows_too,  ///< of K's windows, of V's or its channels
+};
+
+/// Shared memory of a warp.
+template <WindowScales kScales>
+struct alignas(128) WindowSpace {
+  static constexpr int kRowsALine = kScales == WindowScales::of_windows_too ? 1 : 2;
+  uint4 lines[kMostWindowTokens / kRowsALine][8];  ///< of rows in 16 bits two each, of their numbers one
+  float4 words[WindowShape::kDim / 4];             ///< what channels are shifted or multiplied by
+  float4 rscales[WindowShape::kDim / 4];           ///< where all of the window have the same
 };
 
 /// The window of head h of batch entry b, [tokens, 32] in 16 bits, on its way to s8 codes and their scales,
@@ -56,7 +58,7 @@ template <WindowScales kScales>
 class Window {
  public:
   __device__ Window(const ShortOperand& x, const WindowFactors& factors, std::int32_t b, std::int32_t h,
-                    WindowSpace& space)
+                    WindowSpace<kScales>& space)
       : r_(x.rows),
         k_(x.coding),
         factors_(factors),
@@ -261,16 +263,50 @@ class Window {
     return largest_bits(v);
   }
 
-  /// The one scale of rows that are shifted or rotated.
+  /// The one scale of rows that are shifted or rotated, whose numbers stay for their codes.
   __device__ void find_scale() {
     std::uint32_t most = 0;
+    // The last rows first: the others' numbers lie where these were in 16 bits.
 #pragma unroll 1
-    for (int first = 0; first < tokens_; first += kWarp) {
+    for (int first = (tokens_ - 1) / kWarp * kWarp; first >= 0; first -= kWarp) {
       float v[kDim];
       const std::uint32_t peak = take_numbers(first, v);
-      if (peak < kInfBits) most = max(most, peak);
+      if (is_bad(peak, first)) {
+#pragma unroll
+        for (float& x : v) x = 0;
+      } else {
+        most = max(most, peak);
+      }
+      __syncwarp();
+      keep_numbers(first, v);
     }
     put_scale(float_of(__reduce_max_sync(kAllLanes, most)));
+  }
+  __device__ bool keeps_numbers() const { return is_mixed() && has_scale(); }
+  /// A lane's row is a line; lanes meet in no bank.
+  __device__ std::uint32_t number_place(int first, int piece) const {
+    return lines() + (first + lane()) * kDim * sizeof(float) + (piece ^ lane() % 8) * 16;
+  }
+  __device__ void keep_numbers(int first, const float (&v)[kDim]) const {
+#pragma unroll
+    for (int i = 0; i < kDim; i += 4)
+      ptx::store_shared_16_bytes(number_place(first, i / 4),
+                                 {bits_of(v[i]), bits_of(v[i + 1]), bits_of(v[i + 2]), bits_of(v[i + 3])});
+  }
+  __device__ void take_kept(int first, float (&v)[kDim]) const {
+#pragma unroll
+    for (int i = 0; i < kDim; i += 4) {
+      const uint4 bits = ptx::load_shared_16_bytes(number_place(first, i / 4));
+      v[i] = float_of(bits.x), v[i + 1] = float_of(bits.y);
+      v[i + 2] = float_of(bits.z), v[i + 3] = float_of(bits.w);
+    }
+  }
+
+  /// Of the lane's row, which then is zeros. peak: of take_numbers().
+  __device__ bool is_bad(std::uint32_t peak, int first) const {
+    if (peak < kInfBits) return false;
+    if (first + lane() < tokens_ && k_.non_finite) *k_.non_finite = 1;
+    return true;
   }
 
   __device__ void encode() const {
@@ -279,22 +315,22 @@ class Window {
                   lane() % kOut * 16;
 #pragma unroll 1
     for (int first = 0; first < tokens_; first += kWarp) {
-      const bool exists = first + lane() < tokens_;
       float v[kDim];
-      std::uint32_t peak = take_numbers(first, v);
-      // A row with NaN or Inf is zeros: NaN is, and times 0 all others are.
-      const bool is_bad = peak >= kInfBits;
-      if (is_bad && exists && k_.non_finite) *k_.non_finite = 1;
-      if (is_bad) peak = 0;
       float rscale = 1;
-      if (has_scale()) {
-        join_words(space_.rscales, v, [](float x, float by) { return x * by; });
+      if (keeps_numbers()) {
+        take_kept(first, v);
       } else {
-        const quant::Scale of_row = k_.making.of(float_of(peak), floor_);
-        if (exists) *scale = of_row.scale;
-        rscale = of_row.rscale;
+        const std::uint32_t peak = take_numbers(first, v);
+        const bool is_zeros = is_bad(peak, first);
+        if (!has_scale()) {
+          const quant::Scale of_row = k_.making.of(float_of(is_zeros ? 0 : peak), floor_);
+          if (first + lane() < tokens_) *scale = of_row.scale;
+          rscale = of_row.rscale;
+        }
+        if (is_zeros) rscale = 0;  // NaN is code 0, and times 0 all others are
       }
-      write_codes(v, is_bad ? 0.0f : rscale, first, codes);
+      if (has_scale()) join_words(space_.rscales, v, [](float x, float by) { return x * by; });
+      write_codes(v, rscale, first, codes);
       scale += kWarp * k_.scales.stride[2], codes += kWarp * k_.codes.stride[2];
     }
   }
@@ -325,7 +361,7 @@ class Window {
   const RowReading& r_;
   const Coding& k_;
   const WindowFactors& factors_;
-  WindowSpace& space_;
+  WindowSpace<kScales>& space_;
   const std::int32_t b_, h_;
   const int tokens_;
   float floor_ = 0;  ///< of tokens' scales

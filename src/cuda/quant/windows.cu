@@ -27,7 +27,7 @@ struct WindowOperands {
 template <WindowScales kScales>
 __global__ __launch_bounds__(kWarp,
                              24) void quantize_windows(const __grid_constant__ WindowOperands operands) {
-  __shared__ WindowSpace space;
+  __shared__ WindowSpace<kScales> space;
   std::uint32_t number = 0;
   while (number + 1 < operands.count && blockIdx.x >= operands.of[number + 1].first_block) ++number;
   const WindowOperand& of = operands.of[number];
