@@ -147,7 +147,7 @@ class Mma : public OnDevice {
     }
   }
 
-  /// The call by every cut that it would not take itself (run_by_cut); of int8 all forms.
+  /// The call by every cut that it would not take itself (CutsOnDevice); of int8 all forms.
   void expect_seldom_cuts(Call call, const std::string& what) const {
     expect_cuts(call, what);
     if ((GetParam() != Scheme::int8 && GetParam() != Scheme::int4) || call.options.recipe) return;
@@ -168,20 +168,23 @@ class Mma : public OnDevice {
     const bool has_bound = (is_of_e4m3() || rounds_by_ranges()) &&
                            (exact = run(call, Scheme::exact)).status.ok() &&
                            (bound = error_bound(call, scheme)).status.ok();
-    for (std::size_t cut = 0;; ++cut) {
-      const OutputOfCut got = run_by_cut(call, scheme, cut), again = run_by_cut(call, scheme, cut);
-      if (got.status.code() == Code::unsupported) return;
+    CutsOnDevice cuts(call, scheme);
+    if (cuts.status().code() == Code::unsupported) return;
+    ASSERT_TRUE(cuts.status().ok()) << what << ": " << cuts.status().message();
+    for (std::size_t cut = 0; cut < cuts.count(); ++cut) {
+      const Output got = cuts.run(cut), again = cuts.run(cut);
       const std::string where =
           std::string(scheme_info(scheme).name) + ", " + what + ", cut " + std::to_string(cut);
       ASSERT_TRUE(got.status.ok() && again.status.ok()) << where << ": " << got.status.message();
-      if (got.has_ranges && rounds_by_ranges()) {
+      const bool by_ranges = cuts.has_ranges(cut) && rounds_by_ranges();
+      if (by_ranges) {
         expect_accuracy(got, want, exact, where);
       } else {
         EXPECT_LE(relative_error(got.o, want.o), allowance()) << where;
       }
       if (has_bound) expect_within_bound(got, exact, bound, where);
       if (scheme_info(scheme).recipe.smooth == Smooth::none) {
-        if (got.has_ranges && rounds_by_ranges()) {
+        if (by_ranges) {
           expect_accurate_lse(got, want, exact, where);
         } else {
           EXPECT_LE(largest_difference(got.lse, want.lse), lse_allowance(want)) << where << ": LSE";
@@ -190,7 +193,10 @@ class Mma : public OnDevice {
       EXPECT_TRUE(got.o.intact() && got.lse.intact()) << where << ": written outside the output";
       EXPECT_TRUE(same_bits(again.o, got.o) && same_bits(again.lse, got.lse)) << where << ": other bits";
     }
+    const Status margins = cuts.look_at_margins();
+    EXPECT_TRUE(margins.ok()) << what << ": " << margins.message();
   }
+  bool has_seldom_cuts(const Call& call) const { return CutsOnDevice(call, GetParam()).count() > 0; }
 
   /// Numbers of the paper's protocol, uniform on (-4, 4); windows also with a bias for each head.
   void expect_problem(const PaperProblem& p) const {
@@ -319,7 +325,7 @@ TEST_P(Mma, FollowsTheReferenceWhereKeysShareTheirScales) {
 // Long calls and calls that fill the card do not have their keys in parts by themselves, and short ones are
 // not for Hopper's kernels: here all are.
 TEST_P(Mma, FollowsTheReferenceByEveryCut) {
-  if (run_by_cut(normal_call(1, 1, 16, 197, 64), GetParam(), 0).status.code() == Code::unsupported)
+  if (!has_seldom_cuts(normal_call(1, 1, 16, 197, 64)))
     GTEST_SKIP() << "parts of rows are not merged, and Hopper has no kernels of its own";
   for (const Feature& f : features()) expect_seldom_cuts(f.make(), f.name);
   for (std::int64_t n : {1, 49, 129, 197, 300, 1000}) {
@@ -362,7 +368,7 @@ Call grouped_call(std::int64_t batch, std::int64_t group, std::int64_t rows, std
 /// Keys that stay in shared memory: one to three blocks of them, rows at the ends of warps and of tiles,
 /// heads that share keys, and rows of Q that are copied and those that are not (mma/attend_in_turn.cuh).
 TEST_P(Mma, FollowsTheReferenceWhereKeysStayFromTileToTile) {
-  if (run_by_cut(normal_call(1, 1, 65, 100, 64), GetParam(), 0).status.code() == Code::unsupported)
+  if (!has_seldom_cuts(normal_call(1, 1, 65, 100, 64)))
     GTEST_SKIP() << "no kernels of the scheme keep keys, and Hopper has none of its own";
   constexpr std::int64_t kBlock = 112;
   for (std::int64_t d : {64, 50}) {
@@ -380,8 +386,7 @@ TEST_P(Mma, FollowsTheReferenceWhereKeysStayFromTileToTile) {
 /// Tiles of Hopper's kernels: all widths, rows at the ends of warps, warpgroups and blocks of threads, keys
 /// at the ends of key blocks, and more key blocks than there are buffers.
 TEST_P(Mma, FollowsTheReferenceByEveryCutAtEveryWidth) {
-  if (run_by_cut(normal_call(1, 1, 16, 197, 128), GetParam(), 0).status.code() == Code::unsupported)
-    GTEST_SKIP() << "Hopper has no kernels of its own";
+  if (!has_seldom_cuts(normal_call(1, 1, 16, 197, 128))) GTEST_SKIP() << "Hopper has no kernels of its own";
   for (std::int64_t d : {24, 64, 100, 128, 200, 256}) {
     for (std::int64_t n : {1, 127, 128, 129, 400, 1500}) {
       for (std::int64_t rows : {1, 17, 64, 65, 192, 193, 300}) {
@@ -400,8 +405,7 @@ TEST_P(Mma, FollowsTheReferenceByEveryCutAtEveryWidth) {
 /// the block that others of their warpgroup see first: Hopper's kernels measure weights of int8 and
 /// int8_half against what rows have seen before (wgmma/early_weights.cuh, tracked_weights.cuh).
 TEST_P(Mma, FollowsTheReferenceWhereKeyBlocksLieFarApart) {
-  if (run_by_cut(normal_call(1, 1, 16, 197, 64), GetParam(), 0).status.code() == Code::unsupported)
-    GTEST_SKIP() << "Hopper has no kernels of its own";
+  if (!has_seldom_cuts(normal_call(1, 1, 16, 197, 64))) GTEST_SKIP() << "Hopper has no kernels of its own";
   constexpr std::int64_t kRows = 200, kKeys = 700;
   const auto scaled_keys = [](float first, float middle, float last) {
     Call call = normal_call(1, 2, kRows, kKeys, 64);
@@ -452,8 +456,7 @@ TEST_P(Mma, FollowsTheReferenceWhereKeyBlocksLieFarApart) {
 /// to 192 rows that lack one, most of them, or some, against as many keys, fewer (rows that see none) and
 /// more.
 TEST_P(Mma, FollowsTheReferenceWhereTheFirstTileIsTheShortOne) {
-  if (run_by_cut(normal_call(1, 1, 16, 197, 128), GetParam(), 0).status.code() == Code::unsupported)
-    GTEST_SKIP() << "Hopper has no kernels of its own";
+  if (!has_seldom_cuts(normal_call(1, 1, 16, 197, 128))) GTEST_SKIP() << "Hopper has no kernels of its own";
   for (std::int64_t d : {64, 128, 256}) {
     for (std::int64_t rows : {193, 257, 320, 383, 384, 385, 500}) {
       for (std::int64_t n : {rows - 150, rows, rows + 170}) {
@@ -468,8 +471,7 @@ TEST_P(Mma, FollowsTheReferenceWhereTheFirstTileIsTheShortOne) {
 
 /// More tiles of rows than processors: where Hopper's blocks of threads go from one to the next.
 TEST_P(Mma, FollowsTheReferenceWhereBlocksOfThreadsHaveSeveralTiles) {
-  if (run_by_cut(normal_call(1, 1, 16, 197, 128), GetParam(), 0).status.code() == Code::unsupported)
-    GTEST_SKIP() << "Hopper has no kernels of its own";
+  if (!has_seldom_cuts(normal_call(1, 1, 16, 197, 128))) GTEST_SKIP() << "Hopper has no kernels of its own";
   constexpr std::int64_t kHeads = 150, kRows = 300;
   for (std::int64_t n : {128, 200})
     expect_seldom_cuts(normal_call(1, kHeads, kRows, n, 64), std::to_string(n) + " keys");

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <variant>
 #include <vector>
 
 #include "base/try.h"
@@ -74,23 +72,6 @@ float largest_of(std::initializer_list<const QuantizedTensor*> tensors) {
   return largest;
 }
 
-/// Attention of operands in device memory: by the plan, or by a cut.
-Status attend(const AttentionPlan& plan, const AttentionDesc&, const AttentionArgs& args, std::monostate) {
-  return plan.run(args);
-}
-Status attend(const AttentionPlan&, const AttentionDesc& desc, const AttentionArgs& args,
-              const cuda::Cut& cut) {
-  OCTET_TRY(cuda::pack(desc, args, cut));
-  return cuda::attend_packed(desc, args, cut);
-}
-
-std::int64_t workspace_bytes(const AttentionPlan& plan, const AttentionDesc&, std::monostate) {
-  return plan.workspace_bytes();
-}
-std::int64_t workspace_bytes(const AttentionPlan&, const AttentionDesc& desc, const cuda::Cut& cut) {
-  return cuda::workspace_bytes(desc, cut);
-}
-
 /// Cuts that calls of tests are too short, or too many, to take by themselves.
 std::vector<cuda::Cut> seldom_cuts_of(const AttentionDesc& desc) {
   std::vector<cuda::Cut> cuts = cuda::cuts_of(desc);
@@ -108,56 +89,75 @@ std::vector<cuda::Cut> seldom_cuts_of(const AttentionDesc& desc) {
   return cuts;
 }
 
-/// choose(desc): a cut, or nothing for the plan's own.
-template <class Choose>
-Status run_with(AttentionDesc desc, AttentionArgs args, Operands operands, const Choose& choose) {
-  Coded q, k, v;
-  Status status;
-  if (operands == Operands::codes) {
-    capi::OperandRecipes recipes = capi::operand_recipes(desc);
-    if (desc.scheme == Scheme::qattn)
-      recipes.q.shared_amax = recipes.k.shared_amax = recipes.v.shared_amax =
-          largest_of({&args.q, &args.k, &args.v});
-    const std::int64_t count = desc.sequences > 0 ? desc.sequences : desc.batch;
-    const Sequences queries{count, desc.tokens_q, args.cu_seqlens_q},
-        keys{count, desc.tokens_k, args.cu_seqlens_k};
-    q.make(args.q.codes, queries, recipes.q, status);
-    k.make(args.k.codes, keys, recipes.k, status);
-    v.make(args.v.codes, keys, recipes.v, status);
-    OCTET_TRY(status);
-    args.q = q.tensor, args.k = k.tensor, args.v = v.tensor;
-    desc.input = recipes.q.format;
-  }
-  AsBf16 of_bf16[3];
-  if (operands == Operands::bf16) {
-    of_bf16[0].make(args.q.codes), of_bf16[1].make(args.k.codes), of_bf16[2].make(args.v.codes);
-    desc.input = DType::bf16;
-  }
-  desc.device = Device::cuda;
-  Result<AttentionPlan> plan = AttentionPlan::create(desc, "mma");
-  if (!plan.ok()) return plan.status();
-  DeviceMemory device;
-  auto chosen = choose(desc);
-  OCTET_TRY(chosen.status());
-  AttentionArgs there = args;
-  there.q = device.put(args.q), there.k = device.put(args.k), there.v = device.put(args.v);
-  there.o = device.put(args.o), there.bias = device.put(args.bias);
-  there.lse = device.put(args.lse);
-  const auto offsets = [&](const std::int32_t* cu) {
-    return static_cast<const std::int32_t*>(device.put(cu, (desc.sequences + 1) * std::int64_t{sizeof *cu}));
-  };
-  if (args.cu_seqlens_q)
-    there.cu_seqlens_q = offsets(args.cu_seqlens_q), there.cu_seqlens_k = offsets(args.cu_seqlens_k);
-  there.workspace_bytes = workspace_bytes(plan.value(), desc, chosen.value());
-  there.workspace = device.take(there.workspace_bytes);
-  OCTET_TRY(device.status);
-  OCTET_TRY(attend(plan.value(), desc, there, chosen.value()));
-  device.get(there.o, args.o), device.get(there.lse, args.lse);
-  device.look_at_margins();
-  return device.status;
-}
-
 }  // namespace
+
+/// A call as the device has it, without what it writes.
+class CallOnDevice {
+ public:
+  CallOnDevice(const AttentionDesc& given, const AttentionArgs& on_host, Operands operands) : desc(given) {
+    status = put(on_host, operands);
+  }
+
+  /// Attention into o and lse of the host; attend(args) queues it.
+  template <class Attend>
+  Status run(const TensorView& o, const TensorView& lse, std::int64_t workspace_bytes, const Attend& attend) {
+    DeviceMemory outputs;
+    AttentionArgs there = args_;
+    there.o = outputs.put(o), there.lse = outputs.put(lse);
+    there.workspace = outputs.take(workspace_bytes), there.workspace_bytes = workspace_bytes;
+    OCTET_TRY(outputs.status);
+    OCTET_TRY(attend(there));
+    outputs.get(there.o, o), outputs.get(there.lse, lse);
+    outputs.look_at_margins();
+    return outputs.status;
+  }
+  Status look_at_margins() {
+    memory_.look_at_margins();
+    return memory_.status;
+  }
+
+  AttentionDesc desc;
+  Status status;
+
+ private:
+  Status put(AttentionArgs args, Operands operands) {
+    Coded q, k, v;
+    Status made;
+    if (operands == Operands::codes) {
+      capi::OperandRecipes recipes = capi::operand_recipes(desc);
+      if (desc.scheme == Scheme::qattn)
+        recipes.q.shared_amax = recipes.k.shared_amax = recipes.v.shared_amax =
+            largest_of({&args.q, &args.k, &args.v});
+      const std::int64_t count = desc.sequences > 0 ? desc.sequences : desc.batch;
+      const Sequences queries{count, desc.tokens_q, args.cu_seqlens_q},
+          keys{count, desc.tokens_k, args.cu_seqlens_k};
+      q.make(args.q.codes, queries, recipes.q, made);
+      k.make(args.k.codes, keys, recipes.k, made);
+      v.make(args.v.codes, keys, recipes.v, made);
+      OCTET_TRY(made);
+      args.q = q.tensor, args.k = k.tensor, args.v = v.tensor;
+      desc.input = recipes.q.format;
+    }
+    AsBf16 of_bf16[3];
+    if (operands == Operands::bf16) {
+      of_bf16[0].make(args.q.codes), of_bf16[1].make(args.k.codes), of_bf16[2].make(args.v.codes);
+      desc.input = DType::bf16;
+    }
+    desc.device = Device::cuda;
+    args_.q = memory_.put(args.q), args_.k = memory_.put(args.k), args_.v = memory_.put(args.v);
+    args_.bias = memory_.put(args.bias);
+    const auto offsets = [&](const std::int32_t* cu) {
+      return static_cast<const std::int32_t*>(
+          memory_.put(cu, (desc.sequences + 1) * std::int64_t{sizeof *cu}));
+    };
+    if (args.cu_seqlens_q)
+      args_.cu_seqlens_q = offsets(args.cu_seqlens_q), args_.cu_seqlens_k = offsets(args.cu_seqlens_k);
+    return memory_.status;
+  }
+
+  AttentionArgs args_;
+  DeviceMemory memory_;
+};
 
 std::string no_device() {
   int devices = 0;
@@ -167,25 +167,50 @@ std::string no_device() {
 }
 
 Output run_on_device(const Call& call, Scheme scheme, Operands operands) {
-  return with_problem(call, scheme, [&](const AttentionDesc& desc, const AttentionArgs& args) {
-    return run_with(desc, args, operands,
-                    [](const AttentionDesc&) { return Result<std::monostate>(std::monostate{}); });
+  return with_problem(call, scheme, [&](const AttentionDesc& desc, const AttentionArgs& args) -> Status {
+    CallOnDevice on_device(desc, args, operands);
+    OCTET_TRY(on_device.status);
+    Result<AttentionPlan> plan = AttentionPlan::create(on_device.desc, "mma");
+    if (!plan.ok()) return plan.status();
+    OCTET_TRY(on_device.run(args.o, args.lse, plan.value().workspace_bytes(),
+                            [&](const AttentionArgs& there) { return plan.value().run(there); }));
+    return on_device.look_at_margins();
   });
 }
 
-OutputOfCut run_by_cut(const Call& call, Scheme scheme, std::size_t cut) {
-  OutputOfCut output;
-  const auto choose = [&](const AttentionDesc& desc) -> Result<cuda::Cut> {
-    const std::vector<cuda::Cut> cuts = seldom_cuts_of(desc);
-    if (cut >= cuts.size()) return Status{Code::unsupported, "no such cut"};
-    output.has_ranges = cuts[cut].ranges > 0;
-    return cuts[cut];
+struct CutsOnDevice::Held {
+  CallOnDevice call;
+  std::vector<cuda::Cut> cuts;
+};
+
+CutsOnDevice::CutsOnDevice(const Call& call, Scheme scheme) : call_(call), scheme_(scheme) {
+  const auto hold = [&](const AttentionDesc& desc, const AttentionArgs& args) -> Status {
+    held_.reset(new Held{{desc, args, Operands::codes}, {}});
+    OCTET_TRY(held_->call.status);
+    OCTET_TRY(AttentionPlan::create(held_->call.desc, "mma").status());
+    held_->cuts = seldom_cuts_of(held_->call.desc);
+    return {};
   };
-  static_cast<Output&>(output) =
-      with_problem(call, scheme, [&](const AttentionDesc& desc, const AttentionArgs& args) {
-        return run_with(desc, args, Operands::codes, choose);
-      });
-  return output;
+  status_ = with_problem(call, scheme, hold).status;
 }
+CutsOnDevice::~CutsOnDevice() = default;
+
+std::size_t CutsOnDevice::count() const { return held_ ? held_->cuts.size() : 0; }
+
+bool CutsOnDevice::has_ranges(std::size_t cut) const { return held_->cuts[cut].ranges > 0; }
+
+Output CutsOnDevice::run(std::size_t cut) {
+  const AttentionDesc& desc = held_->call.desc;
+  const cuda::Cut& by = held_->cuts[cut];
+  const auto attend = [&](const AttentionArgs& there) -> Status {
+    OCTET_TRY(cuda::pack(desc, there, by));
+    return cuda::attend_packed(desc, there, by);
+  };
+  return with_problem(call_, scheme_, [&](const AttentionDesc&, const AttentionArgs& args) {
+    return held_->call.run(args.o, args.lse, cuda::workspace_bytes(desc, by), attend);
+  });
+}
+
+Status CutsOnDevice::look_at_margins() { return held_->call.look_at_margins(); }
 
 }  // namespace octet::testing

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
 
 #include "tests/attention/calls.h"
@@ -24,12 +25,33 @@ enum class Operands {
 /// NaN: a margin that changed is an error.
 Output run_on_device(const Call& call, Scheme scheme, Operands operands);
 
-/// The same from codes, with the keys of a row cut in parts or by Hopper's kernels, whatever the call: by the
-/// cut of that number among those. Code::unsupported where there are not so many.
-struct OutputOfCut : Output {
-  bool has_ranges = false;  ///< whether the keys of a row were cut in ranges
+/// The same from codes, with the keys of a row cut in parts or by Hopper's kernels, whatever the call: by
+/// each cut that calls of tests are too short, or too many, to take by themselves. What is read goes to the
+/// device once.
+class CutsOnDevice {
+ public:
+  CutsOnDevice(const Call& call, Scheme scheme);
+  ~CutsOnDevice();
+  CutsOnDevice(const CutsOnDevice&) = delete;
+  CutsOnDevice& operator=(const CutsOnDevice&) = delete;
+
+  /// Code::unsupported where the scheme has no kernels for the call.
+  const Status& status() const { return status_; }
+  std::size_t count() const;
+  /// Whether the keys of a row are cut in ranges.
+  bool has_ranges(std::size_t cut) const;
+  Output run(std::size_t cut);
+  /// Of what is read; of what is written each run looks at them.
+  Status look_at_margins();
+
+ private:
+  struct Held;
+
+  const Call& call_;
+  const Scheme scheme_;
+  std::unique_ptr<Held> held_;
+  Status status_;
 };
-OutputOfCut run_by_cut(const Call& call, Scheme scheme, std::size_t cut);
 
 /// The schemes that have kernels: INSTANTIATE_TEST_SUITE_P(Schemes, Suite, every_scheme(), name_of_scheme).
 inline auto every_scheme() {
