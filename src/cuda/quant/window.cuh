@@ -271,7 +271,7 @@ class Window {
     for (int first = (tokens_ - 1) / kWarp * kWarp; first >= 0; first -= kWarp) {
       float v[kDim];
       const std::uint32_t peak = take_numbers(first, v);
-      if (is_bad(peak, first)) {
+      if (reports_bad(peak, first)) {
 #pragma unroll
         for (float& x : v) x = 0;
       } else {
@@ -302,8 +302,9 @@ class Window {
     }
   }
 
-  /// Of the lane's row, which then is zeros. peak: of take_numbers().
-  __device__ bool is_bad(std::uint32_t peak, int first) const {
+  /// Whether the lane's row, of which take_numbers() has the peak, has NaN or Inf and becomes zeros, of which
+  /// the call is told.
+  __device__ bool reports_bad(std::uint32_t peak, int first) const {
     if (peak < kInfBits) return false;
     if (first + lane() < tokens_ && k_.non_finite) *k_.non_finite = 1;
     return true;
@@ -321,7 +322,7 @@ class Window {
         take_kept(first, v);
       } else {
         const std::uint32_t peak = take_numbers(first, v);
-        const bool is_zeros = is_bad(peak, first);
+        const bool is_zeros = reports_bad(peak, first);
         if (!has_scale()) {
           const quant::Scale of_row = k_.making.of(float_of(is_zeros ? 0 : peak), floor_);
           if (first + lane() < tokens_) *scale = of_row.scale;
