@@ -67,4 +67,17 @@ __device__ inline float larger_or_nan(float a, float b) {
   return most;
 }
 
+/// Four numbers as s8 in a word, the first one lowest: to the nearest integer, ties to even, and the nearest
+/// code; NaN is 0.
+__device__ inline std::uint32_t s8_codes(float x, float y, float z, float w) {
+  std::uint32_t word;
+  asm("{ .reg .s32 a, b, c, d, high;\n"
+      "cvt.rni.s32.f32 a, %1; cvt.rni.s32.f32 b, %2; cvt.rni.s32.f32 c, %3; cvt.rni.s32.f32 d, %4;\n"
+      "cvt.pack.sat.s8.s32.b32 high, d, c, 0;\n"
+      "cvt.pack.sat.s8.s32.b32 %0, b, a, high; }"
+      : "=r"(word)
+      : "f"(x), "f"(y), "f"(z), "f"(w));
+  return word;
+}
+
 }  // namespace octet::cuda::ptx

@@ -3,6 +3,12 @@
 #pragma once
 #include <cstdint>
 
+/// Declares the block's dynamic shared memory, uint4 name[]. note: a macro, so that on the host it can be the
+/// host's (tests/cuda/on_host).
+#define OCTET_DYNAMIC_SHARED(name, alignment) \
+  extern __shared__ __align__(alignment)      \
+  uint4 name[]
+
 namespace octet::cuda::ptx {
 
 /// at: a multiple of 4, of what nothing writes meanwhile.

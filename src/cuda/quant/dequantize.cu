@@ -3,6 +3,7 @@
 #include "cuda/quant/encode.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/plan.cuh"
+#include "cuda/runtime/launch.cuh"
 #include "numerics/number_at.h"
 #include "quant/check.h"
 #include "quant/real.h"
@@ -94,7 +95,7 @@ Status dequantize(const QuantizedTensor& x, const Sequences& sequences, const Te
   const Decoding decoding{x, out, Divider(group > 0 ? group : 1), Divider(channel_run),
                           static_cast<const std::int64_t*>(scratch)};
   if (needs_groups) launch_first_groups(sequences, group, static_cast<std::int64_t*>(scratch), stream);
-  decode_rows<<<blocks_for(rows, 1), kThreads, 0, stream_of(stream)>>>(rows, decoding);
+  runtime::launch_in_order(decode_rows, blocks_for(rows, 1), kThreads, stream, rows, decoding);
   return launch_status("dequantize");
 }
 

@@ -2,6 +2,7 @@
 // or sequence (encode_tokens.cu: a token). A block of threads has a tile of tokens of one sequence and head,
 // so that what belongs to these is loaded once.
 #include "cuda/ptx/cp_async.cuh"
+#include "cuda/ptx/shared.cuh"
 #include "cuda/quant/encode_tiles.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/write_codes.cuh"
@@ -169,7 +170,7 @@ __global__ __launch_bounds__(kThreads, kTileBlocksOfProcessor) void encode_tiles
   __shared__ Words<Shape> words;
   __shared__ Common common;
   __shared__ std::uint32_t tile_peak;
-  extern __shared__ uint4 ring_memory[];
+  OCTET_DYNAMIC_SHARED(ring_memory, 16);
   auto& ring = *reinterpret_cast<Ring<Shape>*>(ring_memory);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % Shape::kLanes,
             row = thread / Shape::kLanes, channel = lane * kChannels;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "cuda/ptx/shared.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/plan.cuh"
 #include "cuda/quant/segments.cuh"
@@ -244,7 +245,7 @@ template <class Shape, Work kWork>
 __global__ __launch_bounds__(kTokenThreads, kTokenBlocksOfProcessor) void encode_tokens(
     const __grid_constant__ RowReading r, const __grid_constant__ Coding k,
     const __grid_constant__ Signs<Shape> signs, const __grid_constant__ GroupWalk tiles, int turns_of_tile) {
-  extern __shared__ uint4 space_memory[];
+  OCTET_DYNAMIC_SHARED(space_memory, 16);
   __shared__ std::uint32_t peaks[3];
   __shared__ uint4 sign_memory[sizeof(Signs<Shape>) / sizeof(uint4)];
   auto& signs_here = *reinterpret_cast<Signs<Shape>*>(sign_memory);

@@ -1,4 +1,6 @@
 // V's channel exponents.
+#include "cuda/ptx/global.cuh"
+#include "cuda/ptx/shared.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/squares.cuh"
 #include "cuda/quant/subtrees.cuh"
@@ -118,7 +120,7 @@ template <class Stored>
 __global__ __launch_bounds__(kLeafThreads) void square_leaves(const __grid_constant__ RowReading r,
                                                               const __grid_constant__ Subtrees trees,
                                                               const __grid_constant__ GroupWalk walk) {
-  extern __shared__ uint4 ring_memory[];
+  OCTET_DYNAMIC_SHARED(ring_memory, 16);
   __shared__ SubtreeSpace<kLeafThreads> space;
   auto& ring = *reinterpret_cast<LeafRing<Stored>*>(ring_memory);
   const Lane lane(r);
@@ -269,13 +271,13 @@ __global__ __launch_bounds__(kThreads) void finish_exponents(
         std::uint32_t some[kAtOnce];
 #pragma unroll
         for (int j = 0; j < kAtOnce; ++j)
-          some[j] = load_now(trees.range + from + min(i + j, own - 1) * trees.stride);
+          some[j] = ptx::load_now(trees.range + from + min(i + j, own - 1) * trees.stride);
 #pragma unroll
         for (int j = 0; j < kAtOnce; ++j) range = joined_range(range, some[j]);
       }
       space.range[0][thread] = range;
       space.sum[0][thread] =
-          tree_sum(own, [&](int i) { return load_now(trees.sum + from + i * trees.stride); });
+          tree_sum(own, [&](int i) { return ptx::load_now(trees.sum + from + i * trees.stride); });
     }
     __syncthreads();
     if (part == 0 && channel < r.channels && of.count > 0) {

@@ -7,6 +7,7 @@
 
 #include "base/divided_up.h"
 #include "cuda/ptx/grid.cuh"
+#include "cuda/ptx/shared.cuh"
 #include "cuda/quant/held_codes.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/one_pass.cuh"
@@ -52,7 +53,7 @@ __device__ __forceinline__ void encode(const HeldOperand& of, std::uint32_t bloc
 template <class Shape, HeldScales kScales, DType kType>
 __global__ __launch_bounds__(kMostWarps* kWarp,
                              2) void held_sequences(const __grid_constant__ HeldOperands operands) {
-  extern __shared__ __align__(128) uint4 held_memory[];  // row_place() counts on it
+  OCTET_DYNAMIC_SHARED(held_memory, 128);  // row_place() counts on it
   auto& space = *reinterpret_cast<HeldSpace<Shape>*>(held_memory);
   std::uint32_t number = 0;
   while (number + 1 < operands.count && blockIdx.x >= operands.of[number + 1].first_block) ++number;

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "cuda/ptx/grid.cuh"
+#include "cuda/ptx/shared.cuh"
 #include "cuda/quant/one_pass_roles.cuh"
 #include "cuda/quant/plan.cuh"
 #include "cuda/runtime/device.h"
@@ -34,7 +35,7 @@ __global__ __launch_bounds__(kOnePassThreads,
                                                         const __grid_constant__ OnePassRows v,
                                                         const __grid_constant__ Signs<Shape> signs) {
 #if __CUDA_ARCH__ >= 900  // note: what waits for barriers is in no older code, see is_built()
-  extern __shared__ __align__(128) uint4 shared_memory[];  // row_place() counts on it
+  OCTET_DYNAMIC_SHARED(shared_memory, 128);  // row_place() counts on it
   auto& shared = *reinterpret_cast<LeafRing<Shape, kCoders>*>(shared_memory);
   constexpr bool kHasK = kGiven != Given::v, kHasV = kGiven != Given::k;
   const int thread = static_cast<int>(threadIdx.x);

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "cuda/ptx/cp_async.cuh"
+#include "cuda/ptx/global.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/relaxed.cuh"
 #include "cuda/quant/leaf_sums.cuh"
@@ -121,14 +122,14 @@ class OnePass : OnePassCoders<Shape, kWork> {
 #pragma unroll
           for (int i = 0; i < kSteps; ++i) {
             ptx::copy_async((i % 2 == 0 ? to : odd) + i * kLinesAtOnce * 128, from);
-            from = further(from, step);
+            from = ptx::further(from, step);
           }
         } else {
 #pragma unroll 1
           for (int i = 0; i < kSteps; ++i) {
             if (first + i * kRowsAtOnce + row < leaf.length)
               ptx::copy_async((to ^ i * kLinesAtOnce % 8 * 16) + i * kLinesAtOnce * 128, from);
-            from = further(from, step);
+            from = ptx::further(from, step);
           }
         }
         to += kSteps * kLinesAtOnce * 128;
@@ -213,13 +214,6 @@ class OnePass : OnePassCoders<Shape, kWork> {
     return {codes, static_cast<float*>(k_.scales.data) + row_offset(k_.scales, leaf.b, leaf.h, first),
             is_left ? 0 : leaf.length};
   }
-  /// Rows further, `step` elements. note: so that the compiler adds, which it takes for more than
-  /// multiplying.
-  __device__ static const std::uint16_t* further(const std::uint16_t* from, std::int64_t step) {
-    asm volatile("add.s64 %0, %0, %1;" : "+l"(from) : "l"(step * 2));
-    return from;
-  }
-
   /// Of a mean itself. Of norms their orders and the exponents of amax, or why there are none.
   __device__ void tell_end(const TreeEnd& end, std::uint32_t unit, int channel) const {
     const int copy = lane() / 2;

@@ -5,6 +5,7 @@
 
 #include "cuda/ptx/cp_async.cuh"
 #include "cuda/ptx/cp_async_offset.cuh"
+#include "cuda/ptx/lane.cuh"
 #include "cuda/quant/rows.cuh"
 
 namespace octet::cuda {
@@ -27,11 +28,7 @@ struct RowSpace {
   float4 words[Shape::kDim / 4];
 
   /// The lane, read anew, for no register has room for it.
-  __device__ static int lane() {
-    int number;
-    asm volatile("mov.u32 %0, %%laneid;" : "=r"(number));
-    return number;
-  }
+  __device__ static int lane() { return ptx::lane(); }
 
   /// `count` rows, so many elements apart.
   __device__ void ask_for_rows(const std::uint16_t* from, std::int64_t stride, int count) {
@@ -105,14 +102,7 @@ __device__ void rotate_segment(float (&v)[Shape::kCount], int part) {
 
 /// The codes of four numbers, the first in the lowest byte: rounded to nearest even, NaN to 0.
 __device__ inline std::uint32_t four_codes(const float* v, float rscale) {
-  std::uint32_t word;
-  asm("{ .reg .s32 a, b, c, d, high;\n"
-      "cvt.rni.s32.f32 a, %1; cvt.rni.s32.f32 b, %2; cvt.rni.s32.f32 c, %3; cvt.rni.s32.f32 d, %4;\n"
-      "cvt.pack.sat.s8.s32.b32 high, d, c, 0;\n"
-      "cvt.pack.sat.s8.s32.b32 %0, b, a, high; }"
-      : "=r"(word)
-      : "f"(v[0] * rscale), "f"(v[1] * rscale), "f"(v[2] * rscale), "f"(v[3] * rscale));
-  return word;
+  return ptx::s8_codes(v[0] * rscale, v[1] * rscale, v[2] * rscale, v[3] * rscale);
 }
 
 }  // namespace octet::cuda

@@ -11,6 +11,7 @@
 
 #include "base/divided_up.h"
 #include "cuda/ptx/grid.cuh"
+#include "cuda/ptx/shared.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/plan.cuh"
 #include "cuda/quant/short_codes.cuh"
@@ -33,7 +34,7 @@ template <int kRowVectorsLog2, VectorsLog2 kVectorsLog2, GroupScales kGroupScale
 __global__ __launch_bounds__(most_threads(kVectorsLog2), least_blocks(kVectorsLog2)) void short_sequences(
     const __grid_constant__ ShortOperands operands) {
   using Sequence = ShortSequence<kRowVectorsLog2, kVectorsLog2, kGroupScales>;
-  extern __shared__ uint4 space_memory[];
+  OCTET_DYNAMIC_SHARED(space_memory, 16);
   __shared__ Factors factors;
   const ShortOperand& x = operands.of[blockIdx.z];
   factors.put(x.rows, Sequence::kWidth);  // the rows' barrier is behind it

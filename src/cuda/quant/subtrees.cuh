@@ -14,18 +14,6 @@ namespace octet::cuda {
 
 inline constexpr int kLeaf = static_cast<int>(quant::TreeSum::kLeafTokens);
 
-/// *from, not before and not after its neighbours: several loads in a row are on their way beside each other.
-inline __device__ float load_now(const float* from) {
-  float x;
-  asm volatile("ld.global.f32 %0, [%1];" : "=f"(x) : "l"(from));
-  return x;
-}
-inline __device__ std::uint32_t load_now(const std::uint32_t* from) {
-  std::uint32_t x;
-  asm volatile("ld.global.u32 %0, [%1];" : "=r"(x) : "l"(from));
-  return x;
-}
-
 /// The leaf of a group, so many leaves from its first.
 inline __device__ TokenGroup leaf_of(TokenGroup group, int index) {
   group.begin += index * kLeaf;

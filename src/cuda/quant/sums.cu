@@ -1,4 +1,6 @@
 // K's mean or anchor.
+#include "cuda/ptx/global.cuh"
+#include "cuda/ptx/shared.cuh"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/subtrees.cuh"
 #include "cuda/quant/sums.cuh"
@@ -13,7 +15,7 @@ template <class Stored>
 __global__ __launch_bounds__(kLeafThreads) void sum_leaves(const __grid_constant__ RowReading r,
                                                            const __grid_constant__ Subtrees trees,
                                                            const __grid_constant__ GroupWalk walk) {
-  extern __shared__ uint4 ring_memory[];
+  OCTET_DYNAMIC_SHARED(ring_memory, 16);
   __shared__ SubtreeSpace<kLeafThreads> space;
   auto& ring = *reinterpret_cast<LeafRing<Stored>*>(ring_memory);
   const Lane lane(r);
@@ -61,7 +63,7 @@ __global__ __launch_bounds__(kThreads, 1) void finish_mean(const __grid_constant
   const int own = min(each, of.count - part * each);
   if (channel < r.dim && own > 0) {
     const float* from = trees.sum + (of.first + std::int64_t{part} * each) * trees.stride + channel;
-    parts[part][lane] = tree_sum(own, [&](int i) { return load_now(from + i * trees.stride); });
+    parts[part][lane] = tree_sum(own, [&](int i) { return ptx::load_now(from + i * trees.stride); });
   }
   __syncthreads();
   if (part > 0 || channel >= r.dim) return;

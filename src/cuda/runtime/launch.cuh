@@ -28,4 +28,14 @@ cudaError_t launch(void (*kernel)(Given...), dim3 blocks, dim3 threads, std::siz
   return cudaLaunchKernelEx(&config, kernel, given...);
 }
 
+/// The kernel begins when those before it on the stream are done.
+template <class... Given>
+cudaError_t launch_in_order(void (*kernel)(Given...), dim3 blocks, dim3 threads, void* stream,
+                            const std::type_identity_t<Given>&... given) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks, config.blockDim = threads;
+  config.stream = static_cast<cudaStream_t>(stream);
+  return cudaLaunchKernelEx(&config, kernel, given...);
+}
+
 }  // namespace octet::cuda::runtime
