@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -276,22 +277,17 @@ int compare_long_together(const Options& options) {
   return bad;
 }
 
-/// int8's operands that blocks of threads hold (held_sequences.cu): one block a sequence, of one leaf to
-/// four, and clusters of up to eight; floors of groups that end with a block's turns, that do not, and none.
-/// And those of windows (windows.cu), of 32 channels.
-int compare_held(const Options& options) {
-  struct Lengths {
-    std::int64_t batch, heads, heads_kv, queries, keys, dim;
-  };
-  int bad = 0, ran = 0, packed = 0;
+struct Lengths {
+  std::int64_t batch, heads, heads_kv, queries, keys, dim;
+};
+
+/// int8's operands, and those of schemes with scales of more tokens: what one launch gives beside a launch a
+/// step.
+int compare_lengths(const Options& options, const char* what, std::span<const Lengths> lengths,
+                    int* packed_values) {
+  int bad = 0, ran = 0;
   // Five kinds of recipes, and as many kinds of numbers: each kind with each.
-  for (const Lengths& of :
-       {Lengths{2, 6, 3, 600, 600, 64}, Lengths{1, 8, 2, 1024, 1024, 128}, Lengths{1, 8, 2, 1, 2048, 128},
-        Lengths{1, 4, 4, 4096, 4000, 64}, Lengths{1, 4, 2, 300, 1999, 64}, Lengths{1, 2, 2, 513, 513, 128},
-        Lengths{30, 3, 3, 197, 197, 64}, Lengths{30, 3, 3, 130, 257, 64}, Lengths{23, 4, 4, 512, 511, 64},
-        Lengths{45, 2, 2, 77, 128, 128}, Lengths{45, 2, 2, 200, 250, 128}, Lengths{130, 2, 1, 2, 127, 64},
-        Lengths{1, 3, 3, 197, 197, 64}, Lengths{1, 12, 12, 384, 384, 64}, Lengths{64, 3, 3, 49, 49, 32},
-        Lengths{40, 4, 2, 64, 63, 32}, Lengths{2, 3, 3, 1, 33, 32}, Lengths{3, 2, 2, 50, 17, 32}})
+  for (const Lengths& of : lengths)
     for (int data = 0; data < std::min(options.cases, 5); ++data)
       for (const std::int64_t block : {128, 112}) {
         Case c[3];
@@ -318,12 +314,33 @@ int compare_held(const Options& options) {
         if (of.dim == 32 && kind == 2)
           c[1].recipe.smooth = Smooth::mean, c[2].recipe.rule = quant::ScaleRule::sixteenths;
         ++ran;
-        if (bad < 5 && !runs_together(c, &packed)) ++bad;
+        if (bad < 5 && !runs_together(c, packed_values)) ++bad;
       }
-  std::printf("held sequences: %d of %d inputs differ, %d with packed values\n", bad, ran, packed);
-  bad += packed == 0;
+  std::printf("%s: %d of %d inputs differ\n", what, bad, ran);
   std::fflush(stdout);
   return bad;
+}
+
+/// What blocks of threads hold (held_sequences.cu): one block a sequence, of one leaf to four, and clusters
+/// of up to eight; floors of groups that end with a block's turns, that do not, and none.
+int compare_held(const Options& options) {
+  constexpr Lengths kHeld[] = {
+      {2, 6, 3, 600, 600, 64},   {1, 8, 2, 1024, 1024, 128}, {1, 8, 2, 1, 2048, 128},
+      {1, 4, 4, 4096, 4000, 64}, {1, 4, 2, 300, 1999, 64},   {1, 2, 2, 513, 513, 128},
+      {30, 3, 3, 197, 197, 64},  {30, 3, 3, 130, 257, 64},   {23, 4, 4, 512, 511, 64},
+      {45, 2, 2, 77, 128, 128},  {45, 2, 2, 200, 250, 128},  {130, 2, 1, 2, 127, 64},
+      {1, 3, 3, 197, 197, 64},   {1, 12, 12, 384, 384, 64}};
+  int packed = 0;
+  const int bad = compare_lengths(options, "held sequences", kHeld, &packed);
+  std::printf("of which with packed values: %d\n", packed);
+  return bad + (packed == 0 ? 1 : 0);
+}
+
+/// Those of windows (windows.cu).
+int compare_windows(const Options& options) {
+  constexpr Lengths kWindows[] = {
+      {64, 3, 3, 49, 49, 32}, {40, 4, 2, 64, 63, 32}, {2, 3, 3, 1, 33, 32}, {3, 2, 2, 50, 17, 32}};
+  return compare_lengths(options, "windows", kWindows, nullptr);
 }
 
 int compare_amax(unsigned seed) {
@@ -386,6 +403,7 @@ int main(int argc, char** argv) {
        [](const octet::Options& o) { return octet::compare_long(o) + octet::compare_long_together(o); }},
       {"shared", [](const octet::Options& o) { return octet::compare_shared_scales(o.seed); }},
       {"held", [](const octet::Options& o) { return octet::compare_held(o); }},
+      {"windows", [](const octet::Options& o) { return octet::compare_windows(o); }},
       {"amax", [](const octet::Options& o) { return octet::compare_amax(o.seed); }},
       {"together", [](const octet::Options& o) { return octet::compare_together(o.seed); }},
       {"anchor", [](const octet::Options& o) { return octet::compare_q_anchor(o.seed); }},
@@ -394,7 +412,7 @@ int main(int argc, char** argv) {
   for (const auto& [name, compare] : parts)
     if (options.only.empty() || options.only == name) failed += compare(options), ++ran;
   if (ran == 0) {
-    std::printf("--only is %s; choose long, shared, held, amax, together, anchor or recipes\n",
+    std::printf("--only is %s; choose long, shared, held, windows, amax, together, anchor or recipes\n",
                 options.only.c_str());
     return 2;
   }

@@ -1,0 +1,84 @@
+// The device that the host is, and what tests call of CUDA's runtime: device memory is memory.
+#include <cuda_runtime_api.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "cuda/runtime/device.h"
+
+namespace octet::cuda::runtime {
+
+namespace {
+constexpr std::int64_t kShared = 163 << 10, kReserved = 1 << 10;  // bytes a processor, as sm_80's has them
+}
+
+std::string refusal() { return {}; }
+int number() { return 0; }
+std::int64_t shared_bytes() { return kShared; }
+// Few, so that what is chosen where there are many sequences a processor is chosen for small tensors.
+std::int64_t processors() { return 2; }
+bool is_hopper() { return false; }
+bool multiplies_e4m3() { return false; }
+bool launches_together() { return false; }
+std::int64_t blocks_of(std::int64_t bytes) { return kShared / (bytes + kReserved); }
+std::int64_t bytes_of_blocks(std::int64_t blocks) { return kShared / (blocks + 1); }
+int may_overlap(const void*, bool* overlaps) {
+  *overlaps = false;
+  return cudaSuccess;
+}
+
+}  // namespace octet::cuda::runtime
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  constexpr std::size_t kAlignment = 256;  // cudaMalloc's
+  *memory = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  return *memory || bytes == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaFree(void* memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaMemset(void* to, int byte, std::size_t bytes) {
+  std::memset(to, byte, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t) {
+  return cudaMemset(to, byte, bytes);
+}
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+  std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t) {
+  return cudaMemcpy(to, from, bytes, kind);
+}
+cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+const char* cudaGetErrorString(cudaError_t) { return "not on the host"; }
+
+// Of times, graphs and streams there is nothing to see here.
+cudaError_t cudaEventCreate(cudaEvent_t*) { return cudaErrorNotSupported; }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaErrorNotSupported; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaErrorNotSupported; }
+cudaError_t cudaEventElapsedTime(float*, cudaEvent_t, cudaEvent_t) { return cudaErrorNotSupported; }
+cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaErrorNotSupported; }
+cudaError_t cudaStreamCreate(cudaStream_t*) { return cudaErrorNotSupported; }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t*, unsigned) { return cudaErrorNotSupported; }
+cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaErrorNotSupported; }
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) { return cudaErrorNotSupported; }
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*) { return cudaErrorNotSupported; }
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long) {
+  return cudaErrorNotSupported;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) { return cudaErrorNotSupported; }
+cudaError_t cudaGraphDestroy(cudaGraph_t) { return cudaErrorNotSupported; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaErrorNotSupported; }
+
+}  // extern "C"
