@@ -20,8 +20,8 @@ namespace {
 
 using boost::context::fiber;
 
-constexpr int kWarp = 32, kMostWarps = 32;
-constexpr std::size_t kMostShared = 227 << 10, kStack = 128 << 10;
+constexpr unsigned kWarp = 32, kMostThreads = 1024, kMostBeside = 16;
+constexpr std::size_t kMostShared = 228 << 10, kStack = 128 << 10;
 
 /// Threads that wait for each other; `turn` counts how often all have come.
 struct Meeting {
@@ -33,12 +33,20 @@ struct Meeting {
     waiting = 0, ++turn;
   }
 };
+struct Block {
+  Meeting meeting;
+  uint3 place;
+  uint4* shared;
+};
 struct Warp {
   Meeting meeting;
   LaneWords words;
 };
 struct Thread {
   fiber rest;  ///< of its way, or none
+  uint3 place;
+  Block* block;
+  Warp* warp;
   unsigned turn = 0;
   const Meeting* waits_at = nullptr;
   unsigned waits_since = 0;
@@ -46,12 +54,22 @@ struct Thread {
   bool can_go() const { return rest && (!waits_at || waits_at->turn != waits_since); }
 };
 
-alignas(4096) uint4 shared[kMostShared / sizeof(uint4)];
-Warp warps[kMostWarps];
-Meeting block;
+// Of the blocks that run beside each other.
+std::vector<Block> all_blocks;
+std::vector<Warp> all_warps;
+std::vector<Thread> all_threads;
+Meeting together;
 int votes_now;
-std::vector<Thread> all;  ///< of the block
-fiber scheduler;          ///< who goes on when the thread that runs waits
+
+// note: static, as what kernels declare: addresses there have 32 bits (cuda/ptx/ldmatrix.cuh). Each block's
+// is from a multiple of 4 KiB on, which is more than places are turned around in.
+constexpr std::size_t kAlignment = 4096;
+static_assert(kMostShared % kAlignment == 0);
+alignas(kAlignment) uint4 shared[kMostBeside][kMostShared / sizeof(uint4)];
+
+Thread* current;
+fiber scheduler;  ///< who goes on when the current thread waits
+bool has_let_others_go;
 
 [[noreturn]] void fail(const char* why) {
   std::fprintf(stderr, "block (%u, %u, %u) of %u threads: %s\n", blockIdx.x, blockIdx.y, blockIdx.z,
@@ -59,16 +77,16 @@ fiber scheduler;          ///< who goes on when the thread that runs waits
   std::abort();
 }
 
-Warp& warp() { return warps[threadIdx.x / kWarp]; }
+void go_away() { scheduler = std::move(scheduler).resume(); }
 
 void wait_at(Meeting& meeting) {
   const unsigned turn = meeting.turn;
   ++meeting.waiting;
   meeting.let_go_if_all_wait();
   if (meeting.turn != turn) return;
-  Thread& own = all[threadIdx.x];
+  Thread& own = *current;
   own.waits_at = &meeting, own.waits_since = turn;
-  let_others_go();
+  go_away();
   own.waits_at = nullptr;
 }
 /// Threads that have ended are not waited for.
@@ -76,67 +94,87 @@ void leave(Meeting& meeting) {
   if (--meeting.threads > 0) meeting.let_go_if_all_wait();
 }
 
-/// Until each of its threads waits for other warps, or for what it looks at. Whether one has gone on.
-bool run_warp(unsigned first, unsigned end) {
-  lane_words = &warps[first / kWarp].words;
+void resume(Thread& thread) {
+  current = &thread;
+  threadIdx = thread.place, blockIdx = thread.block->place;
+  lane_words = &thread.warp->words, lane_turn = &thread.turn;
+  thread.rest = std::move(thread.rest).resume();
+}
+
+/// Until each of its threads waits for others than the warp's, or lets these go. Whether one has gone on.
+bool run_warp(std::size_t first, std::size_t end) {
+  const Meeting& meeting = all_threads[first].warp->meeting;
   bool has_gone = false;
   unsigned turn;
+  has_let_others_go = false;
   do {
-    turn = warps[first / kWarp].meeting.turn;
-    for (unsigned i = first; i < end; ++i) {
-      if (!all[i].can_go()) continue;
-      threadIdx = {i, 0, 0};
-      lane_turn = &all[i].turn;
-      all[i].rest = std::move(all[i].rest).resume();
-      has_gone = true;
-    }
-  } while (warps[first / kWarp].meeting.turn != turn);
+    turn = meeting.turn;
+    for (std::size_t i = first; i < end; ++i)
+      if (all_threads[i].can_go()) resume(all_threads[i]), has_gone = true;
+  } while (meeting.turn != turn && !has_let_others_go);
   return has_gone;
 }
 
-void run_block(unsigned threads, std::size_t shared_bytes, const std::function<void()>& thread) {
+void run_beside(unsigned threads, const std::function<void()>& thread) {
   static boost::context::pooled_fixedsize_stack stacks(kStack);
-  std::memset(shared, 0xff, shared_bytes);
-  for (Warp& w : warps) w.meeting = {};
-  block = {static_cast<int>(threads)};
+  const unsigned warps = (threads + kWarp - 1) / kWarp;
+  all_threads.clear();
+  all_warps.assign(all_blocks.size() * warps, {});
+  together = {static_cast<int>(all_blocks.size() * threads)};
   votes_now = 0;
-  all.clear();
-  for (unsigned i = 0; i < threads; ++i) {
-    ++warps[i / kWarp].meeting.threads;
-    all.push_back({fiber(std::allocator_arg, stacks, [&thread](fiber&& caller) {
-      scheduler = std::move(caller);
-      thread();
-      leave(warp().meeting), leave(block);
-      return std::move(scheduler);
-    })});
+  for (std::size_t b = 0; b < all_blocks.size(); ++b) {
+    all_blocks[b].meeting = {static_cast<int>(threads)};
+    for (unsigned i = 0; i < threads; ++i) {
+      Warp& warp = all_warps[b * warps + i / kWarp];
+      ++warp.meeting.threads;
+      fiber way(std::allocator_arg, stacks, [&thread](fiber&& caller) {
+        scheduler = std::move(caller);
+        thread();
+        leave(current->warp->meeting), leave(current->block->meeting), leave(together);
+        return std::move(scheduler);
+      });
+      all_threads.push_back({std::move(way), {i, 0, 0}, &all_blocks[b], &warp});
+    }
   }
-  while (block.threads > 0) {
+  while (together.threads > 0) {
     bool has_gone = false;
-    for (unsigned first = 0; first < threads; first += kWarp)
-      has_gone |= run_warp(first, std::min(first + kWarp, threads));
+    for (std::size_t first = 0; first < all_threads.size();) {
+      std::size_t end = first + 1;
+      while (end < all_threads.size() && all_threads[end].warp == all_threads[first].warp) ++end;
+      has_gone |= run_warp(first, end);
+      first = end;
+    }
     if (!has_gone) fail("threads wait for others, which wait elsewhere");
   }
 }
 
 }  // namespace
 
-void launch(dim3 blocks, dim3 threads, std::size_t shared_bytes, const std::function<void()>& thread) {
+void launch(dim3 blocks, dim3 threads, std::size_t shared_bytes, unsigned beside,
+            const std::function<void()>& thread) {
   blockDim = threads, gridDim = blocks;
   if (shared_bytes > kMostShared) fail("more shared memory than a block has");
-  if (threads.x > kWarp * kMostWarps || threads.y * threads.z != 1)
-    fail("more threads than a block has here");
+  if (threads.x > kMostThreads || threads.y * threads.z != 1) fail("more threads than a block has here");
+  if (blocks.x % beside != 0 || beside > kMostBeside) fail("blocks that are no whole clusters");
   for (unsigned z = 0; z < blocks.z; ++z)
     for (unsigned y = 0; y < blocks.y; ++y)
-      for (unsigned x = 0; x < blocks.x; ++x) {
-        blockIdx = {x, y, z};
-        run_block(threads.x, shared_bytes, thread);
+      for (unsigned x = 0; x < blocks.x; x += beside) {
+        all_blocks.clear();
+        for (unsigned i = 0; i < beside; ++i) all_blocks.push_back({{}, {x + i, y, z}, shared[i]});
+        for (const Block& of : all_blocks) std::memset(of.shared, 0xff, shared_bytes);
+        run_beside(threads.x, thread);
       }
 }
 
-void let_others_go() { scheduler = std::move(scheduler).resume(); }
-uint4* dynamic_shared() { return shared; }
-void wait_for_warp() { wait_at(warp().meeting); }
-void wait_for_block() { wait_at(block); }
+uint4* dynamic_shared() { return current->block->shared; }
+uint4* dynamic_shared_of(unsigned rank) { return all_blocks[rank].shared; }
+void wait_for_warp() { wait_at(current->warp->meeting); }
+void wait_for_block() { wait_at(current->block->meeting); }
+void wait_for_blocks_beside() { wait_at(together); }
+void let_others_go() {
+  has_let_others_go = true;
+  go_away();
+}
 
 int votes(bool vote) {
   votes_now += vote ? 1 : 0;

@@ -19,6 +19,7 @@
 
 // The library's own CUDA backend, which refuses everything here, has the same names.
 #define cuda cuda_on_host
+#define __CUDA_ARCH__ 900
 #undef __shared__
 #define __shared__ static
 #undef __launch_bounds__
@@ -33,15 +34,20 @@ extern dim3 blockDim, gridDim;
 
 namespace octet::on_host {
 
-/// Runs a kernel: `thread()` by each thread of each block.
-void launch(dim3 blocks, dim3 threads, std::size_t shared_bytes, const std::function<void()>& thread);
+/// Runs a kernel: `thread()` by each thread of each block, so many blocks beside each other; such blocks have
+/// no static shared memory.
+void launch(dim3 blocks, dim3 threads, std::size_t shared_bytes, unsigned beside,
+            const std::function<void()>& thread);
 
-/// Of the block that runs; bytes that a kernel reads before it has written them are NaN.
+/// Of the block that runs, or of another of those beside it; bytes that a kernel reads before it has written
+/// them are NaN.
 uint4* dynamic_shared();
+uint4* dynamic_shared_of(unsigned rank);
 
-/// Until all of the warp's, or the block's, threads that have not ended wait.
+/// Until all of the warp's, the block's, or the blocks', threads that have not ended wait.
 void wait_for_warp();
 void wait_for_block();
+void wait_for_blocks_beside();
 
 /// The thread goes on when all others have had their turn.
 void let_others_go();
@@ -136,7 +142,7 @@ T __ldg(const T* from) {
   return *from;
 }
 inline void __threadfence() {}
-inline void __nanosleep(unsigned) {}
+inline void __nanosleep(unsigned) { octet::on_host::let_others_go(); }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __fsqrt_rn(float x) { return std::sqrt(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
@@ -177,9 +183,10 @@ template <class... Given>
 cudaError_t cudaFuncSetAttribute(void (*)(Given...), cudaFuncAttribute, int) {
   return cudaSuccess;
 }
-/// No kernel's code is that of an architecture.
+/// As built for sm_90.
 template <class... Given>
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*)(Given...)) {
   *attributes = {};
+  attributes->ptxVersion = attributes->binaryVersion = __CUDA_ARCH__ / 10;
   return cudaSuccess;
 }

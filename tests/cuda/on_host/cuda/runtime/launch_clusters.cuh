@@ -1,4 +1,4 @@
-// cuda/runtime/launch_clusters.cuh on the host, where no kernel has any (runtime::may_overlap).
+// cuda/runtime/launch_clusters.cuh on the host.
 #pragma once
 #include <cstddef>
 #include <type_traits>
@@ -6,9 +6,10 @@
 namespace octet::cuda::runtime {
 
 template <class... Given>
-cudaError_t launch_clusters(void (*)(Given...), dim3, dim3, dim3, std::size_t, void*,
-                            const std::type_identity_t<Given>&...) {
-  return cudaErrorNotSupported;
+cudaError_t launch_clusters(void (*kernel)(Given...), dim3 cluster, dim3 blocks, dim3 threads,
+                            std::size_t shared_bytes, void*, const std::type_identity_t<Given>&... given) {
+  on_host::launch(blocks, threads, shared_bytes, cluster.x, [&] { kernel(given...); });
+  return cudaSuccess;
 }
 
 }  // namespace octet::cuda::runtime

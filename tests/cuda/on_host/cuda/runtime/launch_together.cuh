@@ -1,5 +1,4 @@
-// cuda/runtime/launch_together.cuh on the host, where blocks run one after the other
-// (runtime::launches_together).
+// cuda/runtime/launch_together.cuh on the host: all blocks beside each other.
 #pragma once
 #include <cstddef>
 #include <type_traits>
@@ -7,9 +6,10 @@
 namespace octet::cuda::runtime {
 
 template <class... Given>
-cudaError_t launch_together(void (*)(Given...), dim3, dim3, std::size_t, void*,
-                            const std::type_identity_t<Given>&...) {
-  return cudaErrorNotSupported;
+cudaError_t launch_together(void (*kernel)(Given...), dim3 blocks, dim3 threads, std::size_t shared_bytes,
+                            void*, const std::type_identity_t<Given>&... given) {
+  on_host::launch(blocks, threads, shared_bytes, blocks.x, [&] { kernel(given...); });
+  return cudaSuccess;
 }
 
 }  // namespace octet::cuda::runtime
