@@ -37,6 +37,7 @@ struct Block {
   Meeting meeting;
   uint3 place;
   uint4* shared;
+  int votes = 0;
 };
 struct Warp {
   Meeting meeting;
@@ -59,7 +60,6 @@ std::vector<Block> all_blocks;
 std::vector<Warp> all_warps;
 std::vector<Thread> all_threads;
 Meeting together;
-int votes_now;
 
 // note: static, as what kernels declare: addresses there have 32 bits (cuda/ptx/ldmatrix.cuh). Each block's
 // is from a multiple of 4 KiB on, which is more than places are turned around in.
@@ -121,7 +121,6 @@ void run_beside(unsigned threads, const std::function<void()>& thread) {
   all_threads.clear();
   all_warps.assign(all_blocks.size() * warps, {});
   together = {static_cast<int>(all_blocks.size() * threads)};
-  votes_now = 0;
   for (std::size_t b = 0; b < all_blocks.size(); ++b) {
     all_blocks[b].meeting = {static_cast<int>(threads)};
     for (unsigned i = 0; i < threads; ++i) {
@@ -177,11 +176,12 @@ void let_others_go() {
 }
 
 int votes(bool vote) {
-  votes_now += vote ? 1 : 0;
+  int& now = current->block->votes;
+  now += vote ? 1 : 0;
   wait_for_block();
-  const int of_all = votes_now;
+  const int of_all = now;
   wait_for_block();
-  votes_now = 0;
+  now = 0;
   wait_for_block();
   return of_all;
 }
