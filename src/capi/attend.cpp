@@ -3,6 +3,7 @@
 #include "capi/guard.h"
 #include "capi/plan_handle.h"
 #include "capi/prepass.h"
+#include "capi/prepass_cuda.h"
 #include "octet/abi.hpp"
 
 using namespace octet;
@@ -19,6 +20,11 @@ octet_status call(const octet_plan* plan, const octet_attention_args* args, capi
     const AttentionArgs given = abi::from_c(*args);
     OCTET_TRY(validate_args(plan->plan, given, Outputs::attention));
     if (plan->plan.desc.tokens_q == 0) return {};
+    if (which == capi::Operands::all && plan->plan.desc.device == Device::cuda) {
+      const Result<bool> attended = capi::attend_plain_on_device(plan->plan, given);
+      if (!attended.ok()) return attended.status();
+      if (attended.value()) return {};
+    }
     const bool by_head = which != capi::Operands::queries && capi::packs_by_head(plan->plan);
     if (by_head && which == capi::Operands::all) {
       const Result<bool> attended = capi::attend_by_head(plan->plan, given);

@@ -9,6 +9,38 @@
 #include "cuda/cuda.h"
 
 namespace octet::capi {
+namespace {
+
+/// What a call's kernel runs with, and the plain operands that become part of it.
+struct Made {
+  AttentionArgs ready;
+  std::vector<cuda::PlainOperand> operands;
+};
+
+/// K, V and Q, those of them that the call makes. packed, is_packed: of V.
+Made made_of(const Plan& plan, const AttentionArgs& args, const OperandRecipes& recipes, Operands which,
+             const cuda::PackedValues& packed, bool* is_packed) {
+  const AttentionDesc& d = plan.desc;
+  const Sequences queries = sequences_of(d, d.tokens_q, args.cu_seqlens_q);
+  const Sequences keys = sequences_of(d, d.tokens_k, args.cu_seqlens_k);
+  Made made{args, {}};
+  const auto convert = [&](QuantizedTensor& x, const OperandPlan& planned, const quant::OperandRecipe& recipe,
+                           const Sequences& sequences, bool now, const cuda::PackedValues& to,
+                           bool* is_there) {
+    if (!planned.is_made()) return;
+    const QuantizedTensor out = placed(planned.layout, args.workspace);
+    if (now) made.operands.push_back({x.codes, sequences, recipe, out, {}, to, is_there});
+    x = out;
+  };
+  const bool makes_keys = which != Operands::queries;
+  convert(made.ready.k, plan.k, recipes.k, keys, makes_keys, {}, nullptr);
+  convert(made.ready.v, plan.v, recipes.v, keys, makes_keys, packed, is_packed);
+  if (which != Operands::keys) convert(made.ready.q, plan.q, recipes.q, queries, true, {}, nullptr);
+  return made;
+}
+
+}  // namespace
+
 Result<AttentionArgs> prepare_on_device(const Plan& plan, const CallLayout& call, const AttentionArgs& args,
                                         Operands which, Others others) {
   const AttentionDesc& d = plan.desc;
@@ -28,32 +60,20 @@ Result<AttentionArgs> prepare_on_device(const Plan& plan, const CallLayout& call
     OCTET_TRY(cuda::finite_amax(all, amax, args.stream));
     words.shared_amax = amax;
   }
-  const Sequences queries = sequences_of(d, d.tokens_q, args.cu_seqlens_q);
-  const Sequences keys = sequences_of(d, d.tokens_k, args.cu_seqlens_k);
-  AttentionArgs ready = args;
-  std::vector<cuda::PlainOperand> operands = std::move(others.operands);
-  const auto convert = [&](QuantizedTensor& x, const OperandPlan& planned, const quant::OperandRecipe& recipe,
-                           const Sequences& sequences, bool now, const cuda::PackedValues& packed,
-                           bool* is_packed) {
-    if (!planned.is_made()) return;
-    const QuantizedTensor out = placed(planned.layout, args.workspace);
-    if (now) operands.push_back({x.codes, sequences, recipe, out, {}, packed, is_packed});
-    x = out;
-  };
-  const bool makes_keys = which != Operands::queries;
   cuda::PackedValues packed;
   bool is_packed = false;
-  if (makes_keys && recipes.v.format == DType::s8 && plan.v.is_made())
+  if (which != Operands::queries && recipes.v.format == DType::s8 && plan.v.is_made())
     packed = cuda::packed_values(d, workspace + plan.kernel_offset);
-  convert(ready.k, plan.k, recipes.k, keys, makes_keys, {}, nullptr);
-  convert(ready.v, plan.v, recipes.v, keys, makes_keys, packed, &is_packed);
-  if (which != Operands::keys) convert(ready.q, plan.q, recipes.q, queries, true, {}, nullptr);
+  auto [ready, own] = made_of(plan, args, recipes, which, packed, &is_packed);
+  std::vector<cuda::PlainOperand> operands = std::move(others.operands);
+  operands.insert(operands.end(), own.begin(), own.end());
   OCTET_TRY(cuda::quantize(operands, scratch, args.stream, words));
   if (is_packed) ready.v.codes.data = packed.data;
   if (which == Operands::keys) return ready;
   // note: without keys there is no mean, and every LSE is -inf whatever is added to it.
   if (!shifts_lse(d) || d.tokens_k == 0 || d.tokens_q == 0) return ready;
 
+  const Sequences queries = sequences_of(d, d.tokens_q, args.cu_seqlens_q);
   ready.q_anchor = placed(call.q_anchor, args.workspace);
   TensorView q = args.q.codes;
   if (takes_codes(d)) {
@@ -62,6 +82,15 @@ Result<AttentionArgs> prepare_on_device(const Plan& plan, const CallLayout& call
   }
   OCTET_TRY(cuda::fill_q_anchor(q, queries, ready.k.mean, d.softmax_scale, ready.q_anchor, args.stream));
   return ready;
+}
+
+Result<bool> attend_plain_on_device(const Plan& plan, const AttentionArgs& args) {
+  const AttentionDesc& d = plan.desc;
+  const bool are_made = plan.q.is_made() && plan.k.is_made() && plan.v.is_made();
+  if (!are_made || d.scheme == Scheme::qattn || shifts_lse(d) || d.tokens_k == 0) return false;
+  Made made = made_of(plan, args, operand_recipes(d), Operands::all, {}, nullptr);
+  made.ready.workspace = static_cast<std::byte*>(args.workspace) + plan.kernel_offset;
+  return cuda::attend_plain(d, made.ready, made.operands);
 }
 
 }  // namespace octet::capi

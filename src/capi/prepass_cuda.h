@@ -19,4 +19,8 @@ struct Others {
 Result<AttentionArgs> prepare_on_device(const Plan& plan, const CallLayout& call, const AttentionArgs& args,
                                         Operands which, Others others = {});
 
+/// A whole call of plain operands in one launch. False where there is no such kernel, and then nothing is
+/// done.
+Result<bool> attend_plain_on_device(const Plan& plan, const AttentionArgs& args);
+
 }  // namespace octet::capi

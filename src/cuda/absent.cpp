@@ -25,6 +25,9 @@ Status attend_packed(const AttentionDesc& desc, const AttentionArgs& args, const
   return attend_packed(desc, args);
 }
 
+Result<bool> attend_plain(const AttentionDesc&, const AttentionArgs&, std::span<const PlainOperand>) {
+  return false;
+}
 PackedValues packed_values(const AttentionDesc&, void*) { return {}; }
 std::int64_t kept_bytes(const AttentionDesc&, const TensorView&) { return 0; }
 std::int64_t kept_workspace_bytes(const AttentionDesc&) { return 0; }

@@ -15,6 +15,7 @@
 #include "cuda/ranges.h"
 #include "cuda/runtime/device.h"
 #include "cuda/runtime/table.h"
+#include "cuda/window/launch.cuh"
 #include "octet/dtype.hpp"
 
 namespace octet::cuda {
@@ -275,6 +276,30 @@ Status attend_packed_keys(const AttentionDesc& d, Call call, const Cut& cut, std
 }
 
 }  // namespace
+
+/// A window is a key block, all of whose codes have scales of their tokens or of the whole block, and a tile
+/// of rows. Keys that several heads share would be made codes of for each.
+Result<bool> attend_plain(const AttentionDesc& d, const AttentionArgs& args,
+                          std::span<const PlainOperand> operands) {
+  const Cut cut{tile_of(d), mma::kMostWarps};
+  const mma::Tile& tile = mma::kTileTable[cut.tile];
+  const bool is_window = d.sequences == 0 && tile.head_dim == window::kChannels &&
+                         tile.keys == window::kTokens && d.tokens_q <= window::kTokens &&
+                         key_blocks_of(d) == 1 && d.heads_q == d.heads_kv;
+  if (!is_window) return false;
+  ShortOperand plain[kMostTogether];
+  const std::span all(plain, operands.size());
+  const Result<bool> are_short = as_short_operands(operands, all);
+  if (!are_short.ok() || !are_short.value()) return are_short;
+  const Call call = call_of(d, args, cut);
+  if (call.packed.channels || call.is_placed_by_memory) return false;
+  const window::Asked asked{d.scheme, form_of(d, cut.family, cut.e4m3, cut.packed_for),
+                            static_cast<std::int32_t>(d.batch), static_cast<std::int32_t>(d.heads_q)};
+  int error = cudaSuccess;
+  if (!window::launch(asked, call, all, args.stream, error)) return false;
+  OCTET_TRY(launched(error, "attention"));
+  return true;
+}
 
 PackedValues packed_values(const AttentionDesc& d, void* workspace) {
   constexpr std::int64_t kOrdered = 16;  // keys that have an order of their own (tile/key_order.h)

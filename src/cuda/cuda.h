@@ -2,6 +2,7 @@
 // compiled by any compiler.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,12 @@ Status attend(const AttentionDesc& desc, const AttentionArgs& args);
 /// Where pack() would write V's codes, for a quantiser that knows how to; data is null where packed V is not
 /// such codes. workspace: of args to come, whose v.codes.data is that address where they are there.
 PackedValues packed_values(const AttentionDesc& desc, void* workspace);
+
+/// attend() of plain k, v and q, `operands` in this order, with all that makes their codes, in one launch:
+/// false where the problem has no such kernel, and then nothing is queued. args: as of attend(), whose codes
+/// and scales are not written.
+Result<bool> attend_plain(const AttentionDesc& desc, const AttentionArgs& args,
+                          std::span<const PlainOperand> operands);
 
 /// Packed keys that stay from call to call, in device memory of their own, aligned to 64: room for `capacity`
 /// keys of each batch entry, of which a call's desc.tokens_k are there, and so many tokens from one head to

@@ -21,6 +21,39 @@ __device__ inline std::byte* packed_block(const PackedValues& to, int dim, std::
   return to.data + slot * dim * PackedValues::kPlaces;
 }
 
+/// Ones for the keys of a word of codes that exist: `key`, the next one, and those 8 behind them, of the
+/// `count` of their square.
+__device__ inline std::uint32_t existing_keys(unsigned key, int count) {
+  const auto byte = [&](unsigned of, int at) { return static_cast<int>(of) < count ? 0xffu << at : 0u; };
+  return byte(key, 0) | byte(key + 1, 8) | byte(key + 8, 16) | byte(key + 9, 24);
+}
+
+/// The codes of 16 channels of so many squares of keys, turned around; of the warp. row(key): the shared
+/// memory of a key's 16 codes, asked for of all of them. put(square, c, word): of channel 2 (lane / 4) + c
+/// the slots 4 t ... 4 t + 3 of a square, t = lane % 4, zeros for keys from `count` on.
+template <int kSquares, class Row, class Put>
+__device__ __forceinline__ void turn_codes(const Row& row, int count, const Put& put) {
+  const auto lane = [] { return static_cast<unsigned>(ptx::lane()); };  // no register has room for it
+  // Slots 4 t ... 4 t + 3 are keys 2 t, 2 t + 1, 2 t + 8 and 2 t + 9: what lane t of four has.
+  static_assert(tile::key_of_slot(5, 1) == 3 && tile::key_of_slot(6, 1) == 10);
+  constexpr unsigned kFirstChannel = 0x6420, kSecondChannel = 0x7531;
+#pragma unroll
+  for (int first = 0; first < kSquares; first += 2) {
+    // Words 2 i and 2 i + 1 have, by bytes, channels 2 (lane / 4) and the next one of keys 2 t and the next
+    // one of square i, and of those 8 behind them.
+    std::uint32_t words[4];
+    ptx::load_matrices_turned(words, row(first * kSquare + ptx::lane()));
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int left = count - (first + i) * kSquare;
+      const std::uint32_t exist = left < kSquare ? existing_keys(lane() % 4 * 2, left) : ~0u;
+      const std::uint32_t a = words[2 * i], b = words[2 * i + 1];
+      put(first + i, 0, __byte_perm(a, b, kFirstChannel) & exist);
+      put(first + i, 1, __byte_perm(a, b, kSecondChannel) & exist);
+    }
+  }
+}
+
 /// 16 channels of so many squares of keys on their way from rows to channels, by a warp and its shared
 /// memory. There the codes of the first channels of all pairs lie together, and those of the second, and
 /// begin with another pair in each square, so that lanes meet in no bank.
@@ -42,25 +75,10 @@ class Turn {
   /// memory of a key's 16 codes, asked for of all of them.
   template <class Row>
   __device__ void take(const Row& row, int count) const {
-    // Slots 4 t ... 4 t + 3 are keys 2 t, 2 t + 1, 2 t + 8 and 2 t + 9: what lane t of four has.
-    static_assert(tile::key_of_slot(5, 1) == 3 && tile::key_of_slot(6, 1) == 10);
-    constexpr unsigned kFirstChannel = 0x6420, kSecondChannel = 0x7531;
     __syncwarp();
-#pragma unroll
-    for (int first = 0; first < kSquares; first += 2) {
-      // Words 2 i and 2 i + 1 have, by bytes, channels 2 (lane / 4) and the next one of keys 2 t and the next
-      // one of square i, and of those 8 behind them.
-      std::uint32_t words[4];
-      ptx::load_matrices_turned(words, row(first * kSquare + static_cast<int>(number())));
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int left = count - (first + i) * kSquare;
-        const std::uint32_t exist = left < kSquare ? existing(number() % 4 * 2, left) : ~0u;
-        const std::uint32_t a = words[2 * i], b = words[2 * i + 1];
-        put(first + i, __byte_perm(a, b, kFirstChannel) & exist);
-        put(kSquares + first + i, __byte_perm(a, b, kSecondChannel) & exist);
-      }
-    }
+    turn_codes<kSquares>(row, count, [&](int square, int c, std::uint32_t word) {
+      put(static_cast<unsigned>(c * kSquares + square), word);
+    });
     __syncwarp();
   }
   /// Writes them, the first channel's to `to`; of the warp.
@@ -82,11 +100,6 @@ class Turn {
   }
   __device__ void put(unsigned plane, std::uint32_t word) const {
     ptx::store_shared_word((put_ ^ turned(plane)) + plane_offset(plane), word);
-  }
-  /// Ones for the keys of a word that exist.
-  __device__ static std::uint32_t existing(unsigned key, int count) {
-    const auto byte = [&](unsigned of, int at) { return static_cast<int>(of) < count ? 0xffu << at : 0u; };
-    return byte(key, 0) | byte(key + 1, 8) | byte(key + 8, 16) | byte(key + 9, 24);
   }
 
   std::uint32_t put_, get_, of_lane_;

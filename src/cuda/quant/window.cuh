@@ -2,6 +2,7 @@
 // a channel while it finds what rows have in common, then a row at a time. The steps are those of sums.cu,
 // exponents.cu and encode.cu, with the same bits.
 #pragma once
+#include <concepts>
 #include <cstdint>
 #include <utility>
 
@@ -49,61 +50,67 @@ struct alignas(128) WindowSpace {
   static constexpr int kRowsALine = kScales == WindowScales::of_windows_too ? 1 : 2;
   uint4 lines[kMostWindowTokens / kRowsALine][8];  ///< of rows in 16 bits two each, of their numbers one
   float4 words[WindowShape::kDim / 4];             ///< what channels are shifted or multiplied by
-  float4 rscales[WindowShape::kDim / 4];           ///< where all of the window have the same
+  float4 rscales[WindowShape::kDim / 4];           ///< where all of the window have the same; or the floor of
+                                                   ///< tokens' scales, in each
+};
+
+/// Numbers of a row. note: no array by itself, with which the compiler, where it has others of as many floats,
+/// may share the place of one that lies in local memory.
+struct WindowRow {
+  float of[WindowShape::kDim];
+};
+
+/// Where what a window becomes goes. All of its members are asked for by the warp, a lane for its own.
+template <class Out>
+concept WindowOut = requires(const Out out, float (&v)[WindowShape::kDim], float x, std::int32_t e, int row,
+                             bool by_channel, std::uint32_t lines) {
+  out.mean(x);      // of the lane's channel
+  out.exponent(e);  // the same
+  out.scale_of_window(x, by_channel);
+  // Of the rows from number `row` on, a lane a row; codes by way of the rows' own lines, of which nobody
+  // reads these any more.
+  out.scale_of_row(row, x);
+  out.codes(v, x, row, lines);
 };
 
 /// The window of head h of batch entry b, [tokens, 32] in 16 bits, on its way to s8 codes and their scales,
 /// one a row (ScaleOf::token), else one, or one a channel.
-template <WindowScales kScales>
+template <WindowScales kScales, WindowOut Out>
 class Window {
+  static constexpr int kDim = WindowShape::kDim, kPieces = kDim / kChannels;
+
  public:
   __device__ Window(const ShortOperand& x, const WindowFactors& factors, std::int32_t b, std::int32_t h,
-                    WindowSpace<kScales>& space)
+                    WindowSpace<kScales>& space, const Out& out)
       : r_(x.rows),
         k_(x.coding),
         factors_(factors),
         space_(space),
+        out_(out),
         b_(b),
         h_(h),
         tokens_(static_cast<int>(x.rows.x.shape[2])) {}
 
-  /// From rows to codes; of the warp.
+  /// From rows to codes; of a warp that has all of the window.
   __device__ void run() {
-    stage();
-    if (r_.shift.data) find_mean();
-    if (!is_mixed())
-      find_channels();
-    else if (has_scale())
-      find_scale();
-    encode();
+    stage(0, tokens_);
+    find_common();
+    if (is_scaled_late()) find_scale();
+#pragma unroll 1
+    for (int first = 0; first < tokens_; first += kWarp) {
+      if (is_scaled_late())
+        encode_kept(first);
+      else
+        encode(first);
+    }
   }
 
- private:
-  static constexpr int kDim = WindowShape::kDim, kPieces = kDim / kChannels;
-  static constexpr int kOut = kDim / 16;  // pieces of 16 bytes of a row's codes
-  static constexpr int kTokensAtOnce = 16;
+  // --- The steps of warps that share a window's shared memory: all see what a step before left there
 
-  __device__ static int lane() { return static_cast<int>(threadIdx.x); }
-  /// Of a tensor with a word a channel.
-  __device__ std::int64_t channel_offset(const TensorView& of) const {
-    return row_offset(of, b_, h_, 0) + lane();
-  }
-  __device__ std::uint32_t lines() const { return ptx::shared_address(space_.lines); }
-  template <class Of>
-  __device__ auto with_type(const Of& of) const {
-    return r_.x.dtype == DType::f16 ? of.template operator()<DType::f16>()
-                                    : of.template operator()<DType::bf16>();
-  }
-  /// Whether codes are of more than their channel.
-  __device__ bool is_mixed() const { return r_.shift.data || r_.hadamard > 0; }
-  /// Whether all rows have one scale, or one a channel.
-  __device__ bool has_scale() const {
-    return kScales == WindowScales::of_windows_too && k_.scale_of == ScaleOf::group;
-  }
-
-  __device__ void stage() {
+  /// Rows begin ... end - 1 on their way into the lines, and there.
+  __device__ void stage(int begin, int end) const {
     constexpr int kRowsAtOnce = kWarp / kPieces;
-    const int row = lane() / kPieces, piece = lane() % kPieces;
+    const int row = begin + lane() / kPieces, piece = lane() % kPieces;
     const auto* from =
         static_cast<const std::uint16_t*>(r_.x.data) + row_offset(r_.x, b_, h_, row) + piece * kChannels;
     const std::int64_t step = kRowsAtOnce * r_.x.stride[2];
@@ -112,9 +119,8 @@ class Window {
     ptx::let_the_next_kernel_start();
     // note: rows so far apart have their places in one order.
     const auto ask = [&]<int... i>(std::integer_sequence<int, i...>) {
-      ((row + i * kRowsAtOnce < tokens_
-            ? ptx::copy_async_to<i * kRowsAtOnce * WindowLines::kRowBytes>(to, from)
-            : void(),
+      ((row + i * kRowsAtOnce < end ? ptx::copy_async_to<i * kRowsAtOnce * WindowLines::kRowBytes>(to, from)
+                                    : void(),
         from += step),
        ...);
     };
@@ -122,6 +128,64 @@ class Window {
     ptx::commit_copies();
     ptx::wait_copies<0>();
     __syncwarp();
+  }
+  /// What rows have in common, but for scales that follow from all that is done to them; of one warp.
+  __device__ void find_common() {
+    if (r_.shift.data) find_mean();
+    if (!is_mixed()) find_channels();
+  }
+  /// Whether all rows have a scale that follows from what they are shifted or rotated to.
+  __device__ bool is_scaled_late() const { return is_mixed() && has_scale(); }
+
+  /// Codes of rows first + lane, whose scales are their own, or have been found.
+  __device__ void encode(int first) const {
+    WindowRow row;
+    auto& v = row.of;
+    const std::uint32_t peak = take_numbers(first, v);
+    const bool is_zeros = reports_bad(peak, first);
+    float rscale = 1;
+    if (has_scale()) {
+      join_words(space_.rscales, v, [](float x, float by) { return x * by; });
+    } else {
+      const quant::Scale of_row =
+          k_.making.of(float_of(is_zeros ? 0 : peak), has_floor() ? space_.rscales[0].x : 0);
+      if (first + lane() < tokens_) out_.scale_of_row(first, of_row.scale);
+      rscale = of_row.rscale;
+    }
+    if (is_zeros) rscale = 0;  // NaN is code 0, and times 0 all others are
+    put_codes(first, v, rscale);
+  }
+  /// The same of rows that are scaled late, by two steps: numbers, of whose largest the lane's is returned,
+  /// and their codes by the scale of all rows' largest.
+  __device__ std::uint32_t take_good_numbers(int first, float (&v)[kDim]) const {
+    const std::uint32_t peak = take_numbers(first, v);
+    if (!reports_bad(peak, first)) return peak;
+#pragma unroll
+    for (float& x : v) x = 0;
+    return 0;
+  }
+  __device__ quant::Scale scale_of(float amax) const { return k_.making.of(amax, 0); }
+  __device__ void put_codes(int first, const float (&v)[kDim], float rscale) const {
+    out_.codes(v, rscale, first, lines() + first * WindowLines::kRowBytes);
+  }
+
+ private:
+  static constexpr int kTokensAtOnce = 16;
+
+  __device__ static int lane() { return Out::lane(); }
+  __device__ std::uint32_t lines() const { return ptx::shared_address(space_.lines); }
+  template <class Of>
+  __device__ auto with_type(const Of& of) const {
+    return r_.x.dtype == DType::f16 ? of.template operator()<DType::f16>()
+                                    : of.template operator()<DType::bf16>();
+  }
+  /// Whether codes are of more than their channel.
+  __device__ bool is_mixed() const { return r_.shift.data || r_.hadamard > 0; }
+  /// Of rows' own scales, where nothing is mixed.
+  __device__ bool has_floor() const { return k_.making.block_floor.octaves > 0; }
+  /// Whether all rows have one scale, or one a channel.
+  __device__ bool has_scale() const {
+    return kScales == WindowScales::of_windows_too && k_.scale_of == ScaleOf::group;
   }
 
   // --- What rows have in common; a lane has a channel
@@ -139,14 +203,13 @@ class Window {
     const float sum =
         with_type([&]<DType kType>() { return factored_sum<kType, kTokensAtOnce>(column(), factor); });
     const float mean = quant::mean_of_sum(sum, tokens_);
-    static_cast<float*>(r_.shift.data)[channel_offset(r_.shift)] = mean;
+    out_.mean(mean);
     put(space_.words, mean);
   }
 
   __device__ void find_channels() {
-    const bool has_floor = k_.making.block_floor.octaves > 0;
     float factor = 1;
-    if (r_.exponent.data || has_floor || has_scale()) {
+    if (r_.exponent.data || has_floor() || has_scale()) {
       SquareSum squares = r_.exponent.data ? squares_of() : largest_of();
       if (!__all_sync(kAllLanes, squares.is_good)) [[unlikely]]
         squares = add_squares_again();
@@ -155,9 +218,9 @@ class Window {
       const float amax = squares.amax * factor;
       if (has_scale())
         put_scale(amax);
-      else if (has_floor)
-        floor_ = quant::scale_floor(k_.making.of(largest_of_channels(amax), 0).scale,
-                                    k_.making.block_floor.octaves);
+      else if (has_floor())
+        put(space_.rscales, quant::scale_floor(k_.making.of(largest_of_channels(amax), 0).scale,
+                                               k_.making.block_floor.octaves));
     }
     if (r_.exponent.data) put(space_.words, factor);
   }
@@ -180,7 +243,7 @@ class Window {
     const std::int32_t order = order_of(of);
     const std::int32_t exponent =
         quant::channel_exponent(order, __reduce_max_sync(kAllLanes, order), of.amax);
-    static_cast<std::int32_t*>(r_.exponent.data)[channel_offset(r_.exponent)] = exponent;
+    out_.exponent(exponent);
     return power_of_two(-exponent);
   }
   /// amax: of the lane's channel.
@@ -188,9 +251,7 @@ class Window {
     const bool by_channel = k_.channel_groups > 1;
     const quant::Scale scale = k_.making.of(by_channel ? amax : largest_of_channels(amax), 0);
     put(space_.rscales, scale.rscale);
-    if (!by_channel && lane() > 0) return;
-    static_cast<float*>(k_.scales.data)[row_offset(k_.scales, b_, h_, 0) + lane() * k_.scales.stride[3]] =
-        scale.scale;
+    out_.scale_of_window(scale.scale, by_channel);
   }
 
   // --- Where squares as they are do not do, which is rare: two more passes, rows with NaN or Inf as zeros
@@ -216,7 +277,8 @@ class Window {
   }
   __device__ void clear_bad_rows() const {
     for (int first = 0; first < tokens_; first += kWarp) {
-      float v[kDim];
+      WindowRow row;
+      auto& v = row.of;
       take_rows(first, v);
       __syncwarp();
       if (largest_bits(v) < kInfBits || first + lane() >= tokens_) continue;
@@ -263,26 +325,20 @@ class Window {
     return largest_bits(v);
   }
 
-  /// The one scale of rows that are shifted or rotated, whose numbers stay for their codes.
+  /// The one scale of rows that are scaled late, whose numbers stay for their codes.
   __device__ void find_scale() {
     std::uint32_t most = 0;
     // The last rows first: the others' numbers lie where these were in 16 bits.
 #pragma unroll 1
     for (int first = (tokens_ - 1) / kWarp * kWarp; first >= 0; first -= kWarp) {
-      float v[kDim];
-      const std::uint32_t peak = take_numbers(first, v);
-      if (reports_bad(peak, first)) {
-#pragma unroll
-        for (float& x : v) x = 0;
-      } else {
-        most = max(most, peak);
-      }
+      WindowRow row;
+      auto& v = row.of;
+      most = max(most, take_good_numbers(first, v));
       __syncwarp();
       keep_numbers(first, v);
     }
     put_scale(float_of(__reduce_max_sync(kAllLanes, most)));
   }
-  __device__ bool keeps_numbers() const { return is_mixed() && has_scale(); }
   /// A lane's row is a line; lanes meet in no bank.
   __device__ std::uint32_t number_place(int first, int piece) const {
     return lines() + (first + lane()) * kDim * sizeof(float) + (piece ^ lane() % 8) * 16;
@@ -293,13 +349,17 @@ class Window {
       ptx::store_shared_16_bytes(number_place(first, i / 4),
                                  {bits_of(v[i]), bits_of(v[i + 1]), bits_of(v[i + 2]), bits_of(v[i + 3])});
   }
-  __device__ void take_kept(int first, float (&v)[kDim]) const {
+  __device__ void encode_kept(int first) const {
+    WindowRow row;
+    auto& v = row.of;
 #pragma unroll
     for (int i = 0; i < kDim; i += 4) {
       const uint4 bits = ptx::load_shared_16_bytes(number_place(first, i / 4));
       v[i] = float_of(bits.x), v[i + 1] = float_of(bits.y);
       v[i + 2] = float_of(bits.z), v[i + 3] = float_of(bits.w);
     }
+    join_words(space_.rscales, v, [](float x, float by) { return x * by; });
+    put_codes(first, v, 1);
   }
 
   /// Whether the lane's row, of which take_numbers() has the peak, has NaN or Inf and becomes zeros, of which
@@ -310,62 +370,13 @@ class Window {
     return true;
   }
 
-  __device__ void encode() const {
-    float* scale = static_cast<float*>(k_.scales.data) + row_offset(k_.scales, b_, h_, lane());
-    auto* codes = static_cast<std::int8_t*>(k_.codes.data) + row_offset(k_.codes, b_, h_, lane() / kOut) +
-                  lane() % kOut * 16;
-#pragma unroll 1
-    for (int first = 0; first < tokens_; first += kWarp) {
-      float v[kDim];
-      float rscale = 1;
-      if (keeps_numbers()) {
-        take_kept(first, v);
-      } else {
-        const std::uint32_t peak = take_numbers(first, v);
-        const bool is_zeros = reports_bad(peak, first);
-        if (!has_scale()) {
-          const quant::Scale of_row = k_.making.of(float_of(is_zeros ? 0 : peak), floor_);
-          if (first + lane() < tokens_) *scale = of_row.scale;
-          rscale = of_row.rscale;
-        }
-        if (is_zeros) rscale = 0;  // NaN is code 0, and times 0 all others are
-      }
-      if (has_scale()) join_words(space_.rscales, v, [](float x, float by) { return x * by; });
-      write_codes(v, rscale, first, codes);
-      scale += kWarp * k_.scales.stride[2], codes += kWarp * k_.codes.stride[2];
-    }
-  }
-  /// By way of the rows' own lines, of which nobody reads these any more. to: the lane's first piece.
-  __device__ void write_codes(const float (&v)[kDim], float rscale, int first, std::int8_t* to) const {
-    constexpr int kRowsAtOnce = kWarp / kOut;
-    const std::uint32_t space = lines() + first * WindowLines::kRowBytes;
-    // Four rows a line; lanes meet in no bank.
-    const auto place = [&](int row, int piece) {
-      return space + (row / 4 * 8 + row % 4 * 2 + (piece ^ row / 4 % 2)) * 16;
-    };
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < kOut; ++i) {
-      const float* const of = v + 16 * i;
-      ptx::store_shared_16_bytes(place(lane(), i), {four_codes(of, rscale), four_codes(of + 4, rscale),
-                                                    four_codes(of + 8, rscale), four_codes(of + 12, rscale)});
-    }
-    __syncwarp();
-    const int row = lane() / kOut, piece = lane() % kOut;
-#pragma unroll
-    for (int i = 0; i < kOut; ++i)
-      if (first + row + i * kRowsAtOnce < tokens_)
-        *reinterpret_cast<uint4*>(to + i * kRowsAtOnce * k_.codes.stride[2]) =
-            ptx::load_shared_16_bytes(place(row + i * kRowsAtOnce, piece));
-  }
-
   const RowReading& r_;
   const Coding& k_;
   const WindowFactors& factors_;
   WindowSpace<kScales>& space_;
+  const Out out_;
   const std::int32_t b_, h_;
   const int tokens_;
-  float floor_ = 0;  ///< of tokens' scales
 };
 
 }  // namespace octet::cuda

@@ -7,6 +7,7 @@
 #include "base/divided_up.h"
 #include "cuda/quant/launch.cuh"
 #include "cuda/quant/window.cuh"
+#include "cuda/quant/window_out.cuh"
 #include "cuda/runtime/launch.cuh"
 
 namespace octet::cuda {
@@ -32,9 +33,9 @@ __global__ __launch_bounds__(kWarp,
   while (number + 1 < operands.count && blockIdx.x >= operands.of[number + 1].first_block) ++number;
   const WindowOperand& of = operands.of[number];
   const std::uint32_t unit = blockIdx.x - of.first_block;
-  const std::uint32_t b = of.heads.quotient(unit), h = unit - b * of.heads.divisor;
-  Window<kScales>(of.x, operands.factors, static_cast<std::int32_t>(b), static_cast<std::int32_t>(h), space)
-      .run();
+  const auto b = static_cast<std::int32_t>(of.heads.quotient(unit)),
+             h = static_cast<std::int32_t>(unit) - b * static_cast<std::int32_t>(of.heads.divisor);
+  Window<kScales, WindowToMemory>(of.x, operands.factors, b, h, space, WindowToMemory(of.x, b, h)).run();
 }
 
 bool has_scale(const ShortOperand& x) { return x.coding.scale_of == ScaleOf::group; }
