@@ -86,8 +86,9 @@ Result<AttentionArgs> prepare_on_device(const Plan& plan, const CallLayout& call
 
 Result<bool> attend_plain_on_device(const Plan& plan, const AttentionArgs& args) {
   const AttentionDesc& d = plan.desc;
-  const bool are_made = plan.q.is_made() && plan.k.is_made() && plan.v.is_made();
-  if (!are_made || d.scheme == Scheme::qattn || shifts_lse(d) || d.tokens_k == 0) return false;
+  if (takes_codes(d) || !plan.q.is_made() || !plan.k.is_made() || d.scheme == Scheme::qattn ||
+      shifts_lse(d) || d.tokens_k == 0)
+    return false;
   Made made = made_of(plan, args, operand_recipes(d), Operands::all, {}, nullptr);
   made.ready.workspace = static_cast<std::byte*>(args.workspace) + plan.kernel_offset;
   return cuda::attend_plain(d, made.ready, made.operands);

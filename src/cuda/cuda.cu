@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "cuda/attn/call.h"
 #include "cuda/cuts.h"
 #include "cuda/hopper_cuts.h"
+#include "cuda/quant/plan.cuh"
 #include "cuda/range_cuts.h"
 #include "cuda/ranges.h"
 #include "cuda/runtime/device.h"
@@ -287,16 +289,19 @@ Result<bool> attend_plain(const AttentionDesc& d, const AttentionArgs& args,
                          tile.keys == window::kTokens && d.tokens_q <= window::kTokens &&
                          key_blocks_of(d) == 1 && d.heads_q == d.heads_kv;
   if (!is_window) return false;
-  ShortOperand plain[kMostTogether];
-  const std::span all(plain, operands.size());
-  const Result<bool> are_short = as_short_operands(operands, all);
-  if (!are_short.ok() || !are_short.value()) return are_short;
+  std::array<ShortOperand, 3> plain;
+  const bool makes_v = operands.size() == plain.size();
+  if (!makes_v) plain[1].rows = reading_of(args.v.codes, {d.batch, d.tokens_k, nullptr}, d.head_dim_v);
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Result<bool> is_short = as_short_operand(operands[i], plain[makes_v ? i : 2 * i]);
+    if (!is_short.ok() || !is_short.value()) return is_short;
+  }
   const Call call = call_of(d, args, cut);
   if (call.packed.channels || call.is_placed_by_memory) return false;
   const window::Asked asked{d.scheme, form_of(d, cut.family, cut.e4m3, cut.packed_for),
                             static_cast<std::int32_t>(d.batch), static_cast<std::int32_t>(d.heads_q)};
   int error = cudaSuccess;
-  if (!window::launch(asked, call, all, args.stream, error)) return false;
+  if (!window::launch(asked, call, plain, args.stream, error)) return false;
   OCTET_TRY(launched(error, "attention"));
   return true;
 }

@@ -31,9 +31,9 @@ Status attend(const AttentionDesc& desc, const AttentionArgs& args);
 /// such codes. workspace: of args to come, whose v.codes.data is that address where they are there.
 PackedValues packed_values(const AttentionDesc& desc, void* workspace);
 
-/// attend() of plain k, v and q, `operands` in this order, with all that makes their codes, in one launch:
-/// false where the problem has no such kernel, and then nothing is queued. args: as of attend(), whose codes
-/// and scales are not written.
+/// attend() of plain operands with all that makes their codes, in one launch: false where the problem has no
+/// such kernel, and then nothing is queued. operands: k, v and q, but for v whose numbers are multiplied as
+/// they come. args: as of attend(), whose codes and scales are not written.
 Result<bool> attend_plain(const AttentionDesc& desc, const AttentionArgs& args,
                           std::span<const PlainOperand> operands);
 

@@ -151,6 +151,7 @@ class PlainWindows : public ::testing::Test {
     constexpr std::size_t kSeldom = 50;
     std::size_t off = 0;
     for (std::size_t i = 0; i < one.o.size(); ++i) {
+      if (std::isnan(one.o[i]) && std::isnan(halves.o[i])) continue;  // of V that is no code
       const float error = std::abs(one.o[i] - halves.o[i]);
       ASSERT_LE(error, kOfCodes * largest)
           << ask.name << ", element " << i << ": " << one.o[i] << " and " << halves.o[i];
@@ -178,7 +179,7 @@ class PlainWindows : public ::testing::Test {
   static void each_scheme(const Windows& of, const Body& body) {
     for (const DType dtype : {DType::bf16, DType::f16})
       for (Ask ask : {Ask{.scheme = Scheme::int8}, Ask{.scheme = Scheme::int8, .recipe = of_groups()},
-                      Ask{.scheme = Scheme::int8_full}}) {
+                      Ask{.scheme = Scheme::int8_full}, Ask{.scheme = Scheme::int8_half}}) {
         ask.of = of, ask.dtype = dtype;
         ask.name = title(ask);
         body(ask);

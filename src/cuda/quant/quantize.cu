@@ -176,17 +176,13 @@ std::int64_t quantize_scratch_bytes(const std::array<std::int64_t, 4>& shape,
   return ScratchPlan(shape, recipe, packed_sequences).bytes;
 }
 
-Result<bool> as_short_operands(std::span<const PlainOperand> operands, std::span<ShortOperand> out) {
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const PlainOperand& of = operands[i];
-    OCTET_TRY(quant::check_quantize(of.x, of.sequences, of.recipe, of.out));
-    const ScratchPlan plan(of.x.shape, of.recipe, of.sequences.cu_seqlens ? of.sequences.count : 0);
-    OCTET_TRY(check_size(of.x, plan.channels, &plan));
-    if (of.x.shape[2] == 0 || of.floors.largest || of.recipe.smooth == Smooth::anchor) return false;
-    const DeviceWords words;
-    out[i] =
-        short_operand({of, words, plan, nullptr, nullptr, reading_of(of.x, of.sequences, plan.channels)});
-  }
+Result<bool> as_short_operand(const PlainOperand& of, ShortOperand& out) {
+  OCTET_TRY(quant::check_quantize(of.x, of.sequences, of.recipe, of.out));
+  const ScratchPlan plan(of.x.shape, of.recipe, of.sequences.cu_seqlens ? of.sequences.count : 0);
+  OCTET_TRY(check_size(of.x, plan.channels, &plan));
+  if (of.x.shape[2] == 0 || of.floors.largest || of.recipe.smooth == Smooth::anchor) return false;
+  const DeviceWords words;
+  out = short_operand({of, words, plan, nullptr, nullptr, reading_of(of.x, of.sequences, plan.channels)});
   return true;
 }
 

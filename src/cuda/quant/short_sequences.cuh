@@ -18,9 +18,9 @@ struct ShortOperand {
   int rows_of_part = 0;     ///< of a block of threads; set by the launch
 };
 
-/// The operands as kernels take them that do all of their steps, of which some may be none that a kernel
-/// takes. False where they have other steps, or no rows.
-Result<bool> as_short_operands(std::span<const PlainOperand> operands, std::span<ShortOperand> out);
+/// An operand as kernels take it that do all of its steps, which may be one that none of them takes. False
+/// where it has other steps, or no rows.
+Result<bool> as_short_operand(const PlainOperand& operand, ShortOperand& out);
 
 /// Whether launch_short_sequences() takes the operand: dense sequences of 16-bit numbers that shared memory
 /// holds, scales and floors of no more than a sequence or of a shared amax.

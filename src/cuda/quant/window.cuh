@@ -54,8 +54,8 @@ struct alignas(128) WindowSpace {
                                                    ///< tokens' scales, in each
 };
 
-/// Numbers of a row. note: no array by itself, with which the compiler, where it has others of as many floats,
-/// may share the place of one that lies in local memory.
+/// Numbers of a row. note: no array by itself, with which the compiler, where it has others of as many
+/// floats, may share the place of one that lies in local memory.
 struct WindowRow {
   float of[WindowShape::kDim];
 };

@@ -20,33 +20,40 @@ bool with_kernel(const Asked& asked, WindowScales scales, const Launched& launch
     launched(attend<UniformU8, WindowScales::of_windows_too>);
   else if (asked.scheme == Scheme::int8_full && asked.form == Form::general)
     launched(attend<Int8FullScheme, WindowScales::of_windows_too>);
+  else if (asked.scheme == Scheme::int8_half && asked.form == Form::general && by_token)
+    launched(attend<Int8HalfScheme, WindowScales::of_tokens>);
   else
     return false;
   return true;
 }
 
+bool is_group(const ShortOperand& x) { return x.coding.scale_of == ScaleOf::group; }
+/// Whether nothing is asked of the rows together: what becomes of each follows from itself.
+bool are_alone(const ShortOperand& x) {
+  return !is_group(x) && !x.rows.shift.data && !x.rows.exponent.data &&
+         x.coding.making.block_floor.octaves == 0;
+}
+/// Rows of V that are read as windows' are, and get no codes.
+bool are_numbers(const ShortOperand& x) {
+  const RowReading& r = x.rows;
+  return x.coding.scale_of == ScaleOf::nothing && are_alone(x) && r.x.dtype != DType::f32 && r.in_vectors &&
+         r.dim == kChannels && r.hadamard == 0 && !r.order.sequences.cu_seqlens;
+}
+
 }  // namespace
 
-bool launch(const Asked& asked, const Call& call, std::span<const ShortOperand> operands, void* stream,
+bool launch(const Asked& asked, const Call& call, const std::array<ShortOperand, 3>& operands, void* stream,
             int& error) {
-  if (operands.size() != kOperands) return false;
-  PlainWindows windows{};
-  const RowReading* rotated = nullptr;
-  WindowScales scales = WindowScales::of_tokens;
-  for (std::size_t i = 0; i < kOperands; ++i) {
-    const ShortOperand& x = operands[i];
-    // Q's codes are made while what K and V have in common is found.
-    const bool is_alone = x.coding.scale_of == ScaleOf::token && !x.rows.shift.data &&
-                          !x.rows.exponent.data && x.coding.making.block_floor.octaves == 0;
-    if (!is_of_windows(x) || (Of{static_cast<int>(i)} == Of::q && !is_alone)) return false;
-    if (x.coding.scale_of == ScaleOf::group) scales = WindowScales::of_windows_too;
-    if (x.rows.hadamard > 0) {
-      if (rotated && rotated->sign[0] != x.rows.sign[0]) return false;
-      rotated = &x.rows;
-    }
-    windows.of[i] = x;
-  }
-  if (rotated) windows.factors = WindowFactors(*rotated);
+  const ShortOperand &k = operands[0], &v = operands[1], &q = operands[2];
+  const bool are_windows = asked.scheme == Scheme::int8_half ? are_numbers(v) : is_of_windows(v);
+  // Q's codes are made while what K and V have in common is found.
+  if (!is_of_windows(k) || !is_of_windows(q) || !are_windows || !are_alone(q)) return false;
+  if (k.rows.hadamard > 0 && q.rows.hadamard > 0 && k.rows.sign[0] != q.rows.sign[0]) return false;
+  PlainWindows windows{{k, v, q}, {}};
+  for (const ShortOperand* x : {&k, &q})
+    if (x->rows.hadamard > 0) windows.factors = WindowFactors(x->rows);
+  const WindowScales scales =
+      is_group(k) || is_group(v) ? WindowScales::of_windows_too : WindowScales::of_tokens;
   const dim3 blocks(static_cast<unsigned>(asked.batch), static_cast<unsigned>(asked.heads));
   return with_kernel(asked, scales, [&](auto* kernel) {
     error = runtime::launch(kernel, blocks, kThreads, 0, stream, call, windows);

@@ -39,7 +39,9 @@ class Attention : mma::Attention<Scheme<DeviceLane>, kTile> {
   using typename Base::Rows;
   using typename Base::Tiles;
   using Shared = window::Shared<Scheme, kScales>;
-  static_assert(!attn::LongRows<S> && Tiles::kQkRow == ToTiles::kRowBytes && Tiles::kVRow == ToTiles::kSlots);
+  static constexpr bool kHasCodesOfV = S::kV == Operand::s8;  ///< or its numbers, in f16
+  static_assert(!attn::LongRows<S> && Tiles::kQkRow == ToTiles::kRowBytes &&
+                Tiles::kVRow == ToTiles::kSlots * (kHasCodesOfV ? 1 : 2));
 
  public:
   __device__ Attention(const Call& call, Shared& shared) : Base(call, shared.attention), shared_(shared) {}
@@ -103,13 +105,14 @@ class Attention : mma::Attention<Scheme<DeviceLane>, kTile> {
       if (finds_common) {
         scales.exponents[ToTiles::lane()] = 0;
         window.find_common();
+      } else if (!kHasCodesOfV && of == Of::v) {
+        to.turn_numbers(first, tokens - first, lines_of(space, first), x.rows.x.dtype);
       } else if (kScales == WindowScales::of_windows_too && turn > 0) {
         encode_scaled(window, to, first, tokens);
       } else if (first < tokens) {
         window.encode(first);
       }
-      if (of == Of::v && turn > 0)
-        to.turn(first, tokens - first, ptx::shared_address(space.lines) + first * WindowLines::kRowBytes);
+      if (kHasCodesOfV && of == Of::v && turn > 0) to.turn(first, tokens - first, lines_of(space, first));
       __syncthreads();
     }
   }
@@ -130,6 +133,9 @@ class Attention : mma::Attention<Scheme<DeviceLane>, kTile> {
     const quant::Scale scale = window.scale_of(float_of(max(shared_.largest[0], shared_.largest[1])));
     if (first == 0) to.scale_of_window(scale.scale, false);
     if (has_rows) window.put_codes(first, v, scale.rscale);
+  }
+  static __device__ __forceinline__ std::uint32_t lines_of(const WindowSpace<kScales>& space, int first) {
+    return ptx::shared_address(space.lines) + first * WindowLines::kRowBytes;
   }
   __device__ __forceinline__ std::uint32_t tile_of(Of of) const {
     const auto& tiles = shared_.attention.tiles;
@@ -166,7 +172,8 @@ class Attention : mma::Attention<Scheme<DeviceLane>, kTile> {
     // Beside the keys.
     if (const int channel = i - kTile.keys; channel >= 0 && channel < kTile.head_dim) {
       const Scales& of = shared_.scales[static_cast<int>(Of::v)];
-      const float scale = call_.v.tokens_per_scale > 0 ? 1.0f : of.scales[channel];
+      const bool has_scale = call_.v.scales.data && call_.v.tokens_per_scale == 0;
+      const float scale = has_scale ? of.scales[channel] : 1.0f;
       shared_.attention.channels[channel] =
           scheme_.channel(ChannelScales<DeviceLane>{scale, of.exponents[channel]});
     }

@@ -61,6 +61,28 @@ class ToTiles {
     }
   }
 
+  /// V's numbers of 32 rows as they are, of which so many are keys, from their lines to a tile of f16, zeros
+  /// behind the last key; of the warp. bf16 become f16.
+  __device__ __forceinline__ void turn_numbers(int first, int keys, std::uint32_t lines, DType dtype) const {
+    constexpr int kEights = kWarp / 8, kPieces = WindowShape::kDim / 8, kTileRow = kSlots * 2;
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) {
+      // Word i has channel lane / 4 of the piece's of keys 8 i + 2 t and the next one, t = lane % 4.
+      std::uint32_t words[kEights];
+      ptx::load_matrices_turned(words, lines + code_place(lane(), piece));
+#pragma unroll
+      for (int i = 0; i < kEights; ++i) {
+        const int left = keys - i * 8 - lane() % 4 * 2;
+        const std::uint32_t word = dtype == DType::bf16 ? ptx::f16_pair_of_bf16(words[i]) : words[i];
+        ptx::store_shared_word(
+            tile_ + tile::chunk_offset<kTileRow>(piece * 8 + lane() / 4, first / 8 + i) + lane() % 4 * 4,
+            left >= 2   ? word
+            : left == 1 ? word & 0xffffu
+                        : 0u);
+      }
+    }
+  }
+
  private:
   const Of of_;
   const std::uint32_t tile_;

@@ -1,7 +1,7 @@
 // The launch of attention from plain windows.
 #pragma once
+#include <array>
 #include <cstdint>
-#include <span>
 
 #include "cuda/attn/call.h"
 #include "cuda/quant/short_sequences.cuh"
@@ -20,8 +20,8 @@ struct Asked {
 };
 
 /// Queues attention of K, V and Q as they come, if they are windows and the scheme has a kernel for them;
-/// whether it has. error: a cudaError_t of the launch.
-bool launch(const Asked& asked, const Call& call, std::span<const ShortOperand> operands, void* stream,
+/// whether it has. V of a scheme that multiplies it in f16 has no coding. error: a cudaError_t of the launch.
+bool launch(const Asked& asked, const Call& call, const std::array<ShortOperand, 3>& operands, void* stream,
             int& error);
 
 }  // namespace octet::cuda::window
