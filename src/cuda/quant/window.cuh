@@ -41,7 +41,8 @@ struct WindowFactors {
 /// What scales a call's operands have.
 enum class WindowScales : std::int32_t {
   of_tokens,
-  of_windows_too,  ///< of K's windows, of V's or its channels
+  of_values_too,   ///< of V's windows or their channels
+  of_windows_too,  ///< of K's windows besides
 };
 
 /// Shared memory of a warp.
@@ -135,34 +136,39 @@ class Window {
     if (!is_mixed()) find_channels();
   }
   /// Whether all rows have a scale that follows from what they are shifted or rotated to.
-  __device__ bool is_scaled_late() const { return is_mixed() && has_scale(); }
+  __device__ bool is_scaled_late() const {
+    return kScales == WindowScales::of_windows_too && is_mixed() && has_scale();
+  }
 
   /// Codes of rows first + lane, whose scales are their own, or have been found.
   __device__ void encode(int first) const {
     WindowRow row;
-    auto& v = row.of;
+    float rscale;
+    take(first, row.of, rscale);
+    put_codes(first, row.of, rscale);
+  }
+  /// The same in two steps. The numbers of rows first + lane, and what is left to multiply them by; of rows
+  /// that are scaled late, their largest as bits.
+  __device__ __forceinline__ std::uint32_t take(int first, float (&v)[kDim], float& rscale) const {
     const std::uint32_t peak = take_numbers(first, v);
     const bool is_zeros = reports_bad(peak, first);
-    float rscale = 1;
+    rscale = 1;
+    if (is_scaled_late()) {
+      if (!is_zeros) return peak;
+#pragma unroll
+      for (float& x : v) x = 0;
+      return 0;
+    }
     if (has_scale()) {
       join_words(space_.rscales, v, [](float x, float by) { return x * by; });
     } else {
-      const quant::Scale of_row =
-          k_.making.of(float_of(is_zeros ? 0 : peak), has_floor() ? space_.rscales[0].x : 0);
+      const float amax = float_of(is_zeros ? 0 : peak), floor = has_floor() ? space_.rscales[0].x : 0;
+      const quant::Scale of_row = k_.making.of(amax, floor);
       if (first + lane() < tokens_) out_.scale_of_row(first, of_row.scale);
       rscale = of_row.rscale;
     }
     if (is_zeros) rscale = 0;  // NaN is code 0, and times 0 all others are
-    put_codes(first, v, rscale);
-  }
-  /// The same of rows that are scaled late, by two steps: numbers, of whose largest the lane's is returned,
-  /// and their codes by the scale of all rows' largest.
-  __device__ std::uint32_t take_good_numbers(int first, float (&v)[kDim]) const {
-    const std::uint32_t peak = take_numbers(first, v);
-    if (!reports_bad(peak, first)) return peak;
-#pragma unroll
-    for (float& x : v) x = 0;
-    return 0;
+    return peak;
   }
   __device__ quant::Scale scale_of(float amax) const { return k_.making.of(amax, 0); }
   __device__ void put_codes(int first, const float (&v)[kDim], float rscale) const {
@@ -185,7 +191,7 @@ class Window {
   __device__ bool has_floor() const { return k_.making.block_floor.octaves > 0; }
   /// Whether all rows have one scale, or one a channel.
   __device__ bool has_scale() const {
-    return kScales == WindowScales::of_windows_too && k_.scale_of == ScaleOf::group;
+    return kScales != WindowScales::of_tokens && k_.scale_of == ScaleOf::group;
   }
 
   // --- What rows have in common; a lane has a channel
@@ -332,10 +338,10 @@ class Window {
 #pragma unroll 1
     for (int first = (tokens_ - 1) / kWarp * kWarp; first >= 0; first -= kWarp) {
       WindowRow row;
-      auto& v = row.of;
-      most = max(most, take_good_numbers(first, v));
+      float rscale;
+      most = max(most, take(first, row.of, rscale));
       __syncwarp();
-      keep_numbers(first, v);
+      keep_numbers(first, row.of);
     }
     put_scale(float_of(__reduce_max_sync(kAllLanes, most)));
   }

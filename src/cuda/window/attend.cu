@@ -9,18 +9,19 @@
 namespace octet::cuda::window {
 namespace {
 
-/// launched(kernel) of the scheme's, and true; false where there is none. Of operands with a scale a window
-/// those that have such by default.
+/// launched(kernel) of the scheme's, and true; false where there is none that knows such scales.
 template <class Launched>
 bool with_kernel(const Asked& asked, WindowScales scales, const Launched& launched) {
-  const bool by_token = scales == WindowScales::of_tokens;
-  if (asked.scheme == Scheme::int8 && asked.form == Form::general && by_token)
+  const auto is = [&](Scheme scheme, Form form, WindowScales most) {
+    return asked.scheme == scheme && asked.form == form && scales <= most;
+  };
+  if (is(Scheme::int8, Form::general, WindowScales::of_tokens))
     launched(attend<Int8Scheme, WindowScales::of_tokens>);
-  else if (asked.scheme == Scheme::int8 && asked.form == Form::uniform)
+  else if (is(Scheme::int8, Form::uniform, WindowScales::of_windows_too))
     launched(attend<UniformU8, WindowScales::of_windows_too>);
-  else if (asked.scheme == Scheme::int8_full && asked.form == Form::general)
-    launched(attend<Int8FullScheme, WindowScales::of_windows_too>);
-  else if (asked.scheme == Scheme::int8_half && asked.form == Form::general && by_token)
+  else if (is(Scheme::int8_full, Form::general, WindowScales::of_values_too))
+    launched(attend<Int8FullScheme, WindowScales::of_values_too>);
+  else if (is(Scheme::int8_half, Form::general, WindowScales::of_tokens))
     launched(attend<Int8HalfScheme, WindowScales::of_tokens>);
   else
     return false;
@@ -52,8 +53,9 @@ bool launch(const Asked& asked, const Call& call, const std::array<ShortOperand,
   PlainWindows windows{{k, v, q}, {}};
   for (const ShortOperand* x : {&k, &q})
     if (x->rows.hadamard > 0) windows.factors = WindowFactors(x->rows);
-  const WindowScales scales =
-      is_group(k) || is_group(v) ? WindowScales::of_windows_too : WindowScales::of_tokens;
+  const WindowScales scales = is_group(k)   ? WindowScales::of_windows_too
+                              : is_group(v) ? WindowScales::of_values_too
+                                            : WindowScales::of_tokens;
   const dim3 blocks(static_cast<unsigned>(asked.batch), static_cast<unsigned>(asked.heads));
   return with_kernel(asked, scales, [&](auto* kernel) {
     error = runtime::launch(kernel, blocks, kThreads, 0, stream, call, windows);

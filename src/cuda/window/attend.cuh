@@ -121,18 +121,16 @@ class Attention : mma::Attention<Scheme<DeviceLane>, kTile> {
                                                 int first, int tokens) {
     const bool is_late = window.is_scaled_late(), has_rows = first < tokens;
     WindowRow row;
-    auto& v = row.of;
-    if (is_late) {
-      const std::uint32_t most = has_rows ? window.take_good_numbers(first, v) : 0;
-      shared_.largest[first / kWarp] = __reduce_max_sync(kAllLanes, most);
-    } else if (has_rows) {
-      window.encode(first);
-    }
+    float rscale = 1;
+    const std::uint32_t own = has_rows ? window.take(first, row.of, rscale) : 0;
+    if (is_late) shared_.largest[first / kWarp] = __reduce_max_sync(kAllLanes, own);
     __syncthreads();
-    if (!is_late) return;
-    const quant::Scale scale = window.scale_of(float_of(max(shared_.largest[0], shared_.largest[1])));
-    if (first == 0) to.scale_of_window(scale.scale, false);
-    if (has_rows) window.put_codes(first, v, scale.rscale);
+    if (is_late) {
+      const quant::Scale scale = window.scale_of(float_of(max(shared_.largest[0], shared_.largest[1])));
+      if (first == 0) to.scale_of_window(scale.scale, false);
+      rscale = scale.rscale;
+    }
+    if (has_rows) window.put_codes(first, row.of, rscale);
   }
   static __device__ __forceinline__ std::uint32_t lines_of(const WindowSpace<kScales>& space, int first) {
     return ptx::shared_address(space.lines) + first * WindowLines::kRowBytes;
@@ -228,10 +226,15 @@ class Attention : mma::Attention<Scheme<DeviceLane>, kTile> {
   Shared& shared_;
 };
 
+/// Blocks of threads that a processor's registers hold without a spill.
+constexpr int blocks_a_processor(WindowScales scales) {
+  return scales == WindowScales::of_windows_too ? 5 : 6;
+}
+
 /// Grid: [batch, heads].
 template <template <class> class Scheme, WindowScales kScales>
-__global__ __launch_bounds__(kThreads, 4) void attend(const __grid_constant__ Call call,
-                                                      const __grid_constant__ PlainWindows windows) {
+__global__ __launch_bounds__(kThreads, blocks_a_processor(kScales)) void attend(
+    const __grid_constant__ Call call, const __grid_constant__ PlainWindows windows) {
   __shared__ Shared<Scheme, kScales> shared;
   Attention<Scheme, kScales>(call, shared).run(windows);
 }
