@@ -143,32 +143,29 @@ class Window {
   /// Codes of rows first + lane, whose scales are their own, or have been found.
   __device__ void encode(int first) const {
     WindowRow row;
-    float rscale;
-    take(first, row.of, rscale);
-    put_codes(first, row.of, rscale);
-  }
-  /// The same in two steps. The numbers of rows first + lane, and what is left to multiply them by; of rows
-  /// that are scaled late, their largest as bits.
-  __device__ __forceinline__ std::uint32_t take(int first, float (&v)[kDim], float& rscale) const {
+    auto& v = row.of;
     const std::uint32_t peak = take_numbers(first, v);
     const bool is_zeros = reports_bad(peak, first);
-    rscale = 1;
-    if (is_scaled_late()) {
-      if (!is_zeros) return peak;
-#pragma unroll
-      for (float& x : v) x = 0;
-      return 0;
-    }
+    float rscale = 1;
     if (has_scale()) {
       join_words(space_.rscales, v, [](float x, float by) { return x * by; });
     } else {
-      const float amax = float_of(is_zeros ? 0 : peak), floor = has_floor() ? space_.rscales[0].x : 0;
-      const quant::Scale of_row = k_.making.of(amax, floor);
+      const quant::Scale of_row =
+          k_.making.of(float_of(is_zeros ? 0 : peak), has_floor() ? space_.rscales[0].x : 0);
       if (first + lane() < tokens_) out_.scale_of_row(first, of_row.scale);
       rscale = of_row.rscale;
     }
     if (is_zeros) rscale = 0;  // NaN is code 0, and times 0 all others are
-    return peak;
+    put_codes(first, v, rscale);
+  }
+  /// The same of rows that are scaled late, by two steps: numbers, of whose largest the lane's is returned as
+  /// bits, and their codes by the scale of all rows' largest.
+  __device__ std::uint32_t take_good_numbers(int first, float (&v)[kDim]) const {
+    const std::uint32_t peak = take_numbers(first, v);
+    if (!reports_bad(peak, first)) return peak;
+#pragma unroll
+    for (float& x : v) x = 0;
+    return 0;
   }
   __device__ quant::Scale scale_of(float amax) const { return k_.making.of(amax, 0); }
   __device__ void put_codes(int first, const float (&v)[kDim], float rscale) const {
@@ -338,8 +335,7 @@ class Window {
 #pragma unroll 1
     for (int first = (tokens_ - 1) / kWarp * kWarp; first >= 0; first -= kWarp) {
       WindowRow row;
-      float rscale;
-      most = max(most, take(first, row.of, rscale));
+      most = max(most, take_good_numbers(first, row.of));
       __syncwarp();
       keep_numbers(first, row.of);
     }

@@ -121,16 +121,17 @@ class Attention : mma::Attention<Scheme<DeviceLane>, kTile> {
                                                 int first, int tokens) {
     const bool is_late = window.is_scaled_late(), has_rows = first < tokens;
     WindowRow row;
-    float rscale = 1;
-    const std::uint32_t own = has_rows ? window.take(first, row.of, rscale) : 0;
-    if (is_late) shared_.largest[first / kWarp] = __reduce_max_sync(kAllLanes, own);
-    __syncthreads();
     if (is_late) {
-      const quant::Scale scale = window.scale_of(float_of(max(shared_.largest[0], shared_.largest[1])));
-      if (first == 0) to.scale_of_window(scale.scale, false);
-      rscale = scale.rscale;
+      const std::uint32_t most = has_rows ? window.take_good_numbers(first, row.of) : 0;
+      shared_.largest[first / kWarp] = __reduce_max_sync(kAllLanes, most);
+    } else if (has_rows) {
+      window.encode(first);
     }
-    if (has_rows) window.put_codes(first, row.of, rscale);
+    __syncthreads();
+    if (!is_late) return;
+    const quant::Scale scale = window.scale_of(float_of(max(shared_.largest[0], shared_.largest[1])));
+    if (first == 0) to.scale_of_window(scale.scale, false);
+    if (has_rows) window.put_codes(first, row.of, scale.rscale);
   }
   static __device__ __forceinline__ std::uint32_t lines_of(const WindowSpace<kScales>& space, int first) {
     return ptx::shared_address(space.lines) + first * WindowLines::kRowBytes;
