@@ -65,8 +65,9 @@ struct WindowRow {
 template <class Out>
 concept WindowOut = requires(const Out out, float (&v)[WindowShape::kDim], float x, std::int32_t e, int row,
                              bool by_channel, std::uint32_t lines) {
-  out.mean(x);      // of the lane's channel
-  out.exponent(e);  // the same
+  { Out::lane() } -> std::same_as<int>;  // of the warp
+  out.mean(x);                           // of the lane's channel
+  out.exponent(e);                       // the same
   out.scale_of_window(x, by_channel);
   // Of the rows from number `row` on, a lane a row; codes by way of the rows' own lines, of which nobody
   // reads these any more.

@@ -9,6 +9,8 @@
 namespace octet::cuda::window {
 namespace {
 
+static_assert(kTokens == kMostWindowTokens && kChannels == WindowShape::kDim);
+
 /// launched(kernel) of the scheme's, and true; false where there is none that knows such scales.
 template <class Launched>
 bool with_kernel(const Asked& asked, WindowScales scales, const Launched& launched) {

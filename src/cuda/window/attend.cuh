@@ -3,8 +3,8 @@
 // sixteen rows of Q. What the quantiser, packing and attention do in launches of their own, without the ways
 // between them through memory.
 #pragma once
-#include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/mma/attend.cuh"
 #include "cuda/window/codes.cuh"
@@ -23,6 +23,7 @@ struct PlainWindows {
   WindowFactors factors;  ///< of all that are rotated
 };
 
+/// Shared memory of a block of threads.
 template <template <class> class Scheme, WindowScales kScales>
 struct Shared {
   mma::SharedPlan<Scheme<DeviceLane>, kTile> attention;
@@ -31,6 +32,8 @@ struct Shared {
   std::uint32_t largest[2];  ///< bits of the largest number of K's, of each of two warps
 };
 
+/// A block of threads' window. Scheme: of the contract (numerics/contract.h), as a template of lanes, for its
+/// constants of keys are made by a lane of one, as packing makes them. kScales: what operands may have.
 template <template <class> class Scheme, WindowScales kScales>
 class Attention : mma::Attention<Scheme<DeviceLane>, kTile> {
   using S = Scheme<DeviceLane>;
