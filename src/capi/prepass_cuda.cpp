@@ -17,25 +17,45 @@ struct Made {
   std::vector<cuda::PlainOperand> operands;
 };
 
-/// K, V and Q, those of them that the call makes. packed, is_packed: of V.
+/// Where what attention reads of K and V may go, and whether it went there.
+struct Packing {
+  cuda::PackedValues values = {};
+  cuda::ConstantsOfKeys constants = {};
+  bool has_values = false, has_constants_of_k = false, has_constants_of_v = false;
+
+  bool has_all_constants() const {
+    return has_values && has_constants_of_k && (has_constants_of_v || !constants.v.data);
+  }
+};
+
+/// K, V and Q, those of them that the call makes.
 Made made_of(const Plan& plan, const AttentionArgs& args, const OperandRecipes& recipes, Operands which,
-             const cuda::PackedValues& packed, bool* is_packed) {
+             Packing& packing) {
   const AttentionDesc& d = plan.desc;
   const Sequences queries = sequences_of(d, d.tokens_q, args.cu_seqlens_q);
   const Sequences keys = sequences_of(d, d.tokens_k, args.cu_seqlens_k);
   Made made{args, {}};
   const auto convert = [&](QuantizedTensor& x, const OperandPlan& planned, const quant::OperandRecipe& recipe,
-                           const Sequences& sequences, bool now, const cuda::PackedValues& to,
-                           bool* is_there) {
-    if (!planned.is_made()) return;
+                           const Sequences& sequences) -> cuda::PlainOperand {
     const QuantizedTensor out = placed(planned.layout, args.workspace);
-    if (now) made.operands.push_back({x.codes, sequences, recipe, out, {}, to, is_there});
+    const cuda::PlainOperand operand{x.codes, sequences, recipe, out};
     x = out;
+    return operand;
   };
   const bool makes_keys = which != Operands::queries;
-  convert(made.ready.k, plan.k, recipes.k, keys, makes_keys, {}, nullptr);
-  convert(made.ready.v, plan.v, recipes.v, keys, makes_keys, packed, is_packed);
-  if (which != Operands::keys) convert(made.ready.q, plan.q, recipes.q, queries, true, {}, nullptr);
+  if (plan.k.is_made()) {
+    cuda::PlainOperand k = convert(made.ready.k, plan.k, recipes.k, keys);
+    k.constants = packing.constants.k, k.has_constants = &packing.has_constants_of_k;
+    if (makes_keys) made.operands.push_back(k);
+  }
+  if (plan.v.is_made()) {
+    cuda::PlainOperand v = convert(made.ready.v, plan.v, recipes.v, keys);
+    v.packed = packing.values, v.is_packed = &packing.has_values;
+    v.constants = packing.constants.v, v.has_constants = &packing.has_constants_of_v;
+    if (makes_keys) made.operands.push_back(v);
+  }
+  if (which != Operands::keys && plan.q.is_made())
+    made.operands.push_back(convert(made.ready.q, plan.q, recipes.q, queries));
   return made;
 }
 
@@ -60,15 +80,17 @@ Result<AttentionArgs> prepare_on_device(const Plan& plan, const CallLayout& call
     OCTET_TRY(cuda::finite_amax(all, amax, args.stream));
     words.shared_amax = amax;
   }
-  cuda::PackedValues packed;
-  bool is_packed = false;
-  if (which != Operands::queries && recipes.v.format == DType::s8 && plan.v.is_made())
-    packed = cuda::packed_values(d, workspace + plan.kernel_offset);
-  auto [ready, own] = made_of(plan, args, recipes, which, packed, &is_packed);
+  Packing packing;
+  if (which != Operands::queries && recipes.v.format == DType::s8 && plan.v.is_made()) {
+    packing.values = cuda::packed_values(d, workspace + plan.kernel_offset);
+    if (plan.k.is_made()) packing.constants = cuda::packed_constants(d, workspace + plan.kernel_offset);
+  }
+  auto [ready, own] = made_of(plan, args, recipes, which, packing);
   std::vector<cuda::PlainOperand> operands = std::move(others.operands);
   operands.insert(operands.end(), own.begin(), own.end());
   OCTET_TRY(cuda::quantize(operands, scratch, args.stream, words));
-  if (is_packed) ready.v.codes.data = packed.data;
+  if (packing.has_values) ready.v.codes.data = packing.values.data;
+  if (packing.has_all_constants()) ready.k.scales.data = packing.constants.k.data;
   if (which == Operands::keys) return ready;
   // note: without keys there is no mean, and every LSE is -inf whatever is added to it.
   if (!shifts_lse(d) || d.tokens_k == 0 || d.tokens_q == 0) return ready;
@@ -89,7 +111,8 @@ Result<bool> attend_plain_on_device(const Plan& plan, const AttentionArgs& args)
   if (takes_codes(d) || !plan.q.is_made() || !plan.k.is_made() || d.scheme == Scheme::qattn ||
       shifts_lse(d) || d.tokens_k == 0)
     return false;
-  Made made = made_of(plan, args, operand_recipes(d), Operands::all, {}, nullptr);
+  Packing nowhere;
+  Made made = made_of(plan, args, operand_recipes(d), Operands::all, nowhere);
   made.ready.workspace = static_cast<std::byte*>(args.workspace) + plan.kernel_offset;
   return cuda::attend_plain(d, made.ready, made.operands);
 }

@@ -29,6 +29,7 @@ Result<bool> attend_plain(const AttentionDesc&, const AttentionArgs&, std::span<
   return false;
 }
 PackedValues packed_values(const AttentionDesc&, void*) { return {}; }
+ConstantsOfKeys packed_constants(const AttentionDesc&, void*) { return {}; }
 std::int64_t kept_bytes(const AttentionDesc&, const TensorView&) { return 0; }
 std::int64_t kept_workspace_bytes(const AttentionDesc&) { return 0; }
 Status pack_kept(const AttentionDesc& desc, const AttentionArgs& args, const KeptKeys&, std::int64_t) {

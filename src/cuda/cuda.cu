@@ -326,12 +326,37 @@ PackedValues packed_values(const AttentionDesc& d, void* workspace) {
   return values;
 }
 
+ConstantsOfKeys packed_constants(const AttentionDesc& d, void* workspace) {
+  const PackedValues values = packed_values(d, workspace);
+  const Cut cut = usual_cut(d);
+  const mma::Kernels& kernels = kernels_for(d, cut);
+  if (!values.data || d.key_block != PackedValues::kPlaces || kernels.constants == Constants::of_all_scales)
+    return {};
+  PackedConstants of;
+  of.blocks_of_sequence = values.blocks_of_sequence, of.blocks_per_head = values.blocks_per_head;
+  auto* const to = static_cast<std::byte*>(workspace);
+  const Layout at = layout_of(d, cut);
+  ConstantsOfKeys both;
+  if (kernels.constants == Constants::scale_of_block) {
+    of.data = reinterpret_cast<float*>(to + at.blocks), of.of = PackedConstants::Of::blocks;
+    both.k = of;
+    return both;
+  }
+  of.data = reinterpret_cast<float*>(to + at.keys);
+  of.words = kernels.key_bytes / static_cast<std::int32_t>(sizeof(float));
+  both.k = of;
+  if (kernels.carries_v) of.of = PackedConstants::Of::values, both.v = of;
+  return both;
+}
+
 Status pack(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
   const Call call = call_of(d, args, cut);
   OCTET_TRY(put_table(d, kernels_for(d, cut), call, args.stream));
   if (d.tokens_k == 0) return {};
   if (call.has_packed_v && (call.packed.k || call.packed.channels))
     return {Code::internal, "V came packed to a call that packs more than constants"};
+  const void* const constants = args.k.scales.data;
+  if (call.has_packed_v && (constants == call.packed.keys || constants == call.packed.blocks)) return {};
   return pack_blocks(d, call, cut, call.packed.blocks_per_head, args.stream);
 }
 Status pack(const AttentionDesc& d, const AttentionArgs& args) { return pack(d, args, usual_cut(d)); }

@@ -31,6 +31,14 @@ Status attend(const AttentionDesc& desc, const AttentionArgs& args);
 /// such codes. workspace: of args to come, whose v.codes.data is that address where they are there.
 PackedValues packed_values(const AttentionDesc& desc, void* workspace);
 
+/// Where pack() would write constants of keys, for a quantiser that knows how to: what follows from K's
+/// scales, and from V's; data is null where nothing does. Where these are all there, args to come have
+/// k.data's address as that of k.scales, and V's codes are packed.
+struct ConstantsOfKeys {
+  PackedConstants k, v;
+};
+ConstantsOfKeys packed_constants(const AttentionDesc& desc, void* workspace);
+
 /// attend() of plain operands with all that makes their codes, in one launch: false where the problem has no
 /// such kernel, and then nothing is queued. operands: k, v and q, but for v whose numbers are multiplied as
 /// they come. args: as of attend(), whose codes and scales are not written.

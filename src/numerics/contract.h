@@ -161,6 +161,14 @@ constexpr int bytes_of(Operand o) {
 /// How a row of the output ends.
 enum class Output : std::int32_t { values, one_scale, row_scale };
 
+/// What the constants of keys and key blocks are made of, for who makes scales and may make these beside them
+/// (ScaledOperands::kConstants). Without a name of its own a scheme's are the first.
+enum class Constants : std::int32_t {
+  of_all_scales,   ///< key(), block()
+  of_own_scales,   ///< Block is empty; Key is K's scale, and ValueWords of V's where P carries that
+  scale_of_block,  ///< Key is empty; Block is the scale of the block's keys
+};
+
 /// What prepare() sees of a call. Scales are of the whole tensor, and only where the recipe's granularity is
 /// the tensor; else 0.
 struct Prepare {

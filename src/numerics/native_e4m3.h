@@ -53,6 +53,7 @@ struct Fp8Uniform : PackedE4m3<Fp8SchemeOf<L, VScale::at_fold>> {
   struct Step : Base::Step {
     F32 slope;
   };
+  static constexpr auto kConstants = Constants::scale_of_block;
   /// As in LateScaled.
   static constexpr float kLeastSlope = 0x1p-126f;
 

@@ -9,6 +9,7 @@
 #include "base/hd.h"
 #include "numerics/contract.h"
 #include "numerics/online.h"
+#include "numerics/value_words.h"
 
 namespace octet {
 
@@ -34,8 +35,8 @@ struct PlainKey {
 template <class F32>
 struct WeightedKey {
   F32 scale;   ///< k scale
-  F32 log2_v;  ///< log2 of V's token scale: P carries it
-  F32 rv;      ///< its reciprocal: the row sum does not
+  F32 log2_v;  ///< value_words() of V's token scale
+  F32 rv;
 };
 
 template <class L, Formats kFormats>
@@ -56,6 +57,7 @@ struct ScaledOperands {
   static constexpr bool kUsesRowPeak = false;
   static constexpr bool kRowLanes = true;
   static constexpr bool kScaledSums = !kVInP && !is_float(kQk);
+  static constexpr auto kConstants = Constants::of_own_scales;
 
   struct Row {
     F32 octaves;  ///< q scale * softmax_scale * log2 e
@@ -67,19 +69,14 @@ struct ScaledOperands {
     F32 scale;  ///< V's scale * 2^exponent
   };
 
-  /// The least V scale that P carries. The row sum holds 1 / scale times up to 2^8 a key, which stays finite
-  /// to 2^23 keys; a smaller scale (|V| < 1.6e-27) is taken for this one, an error below 127 * 2^-96 in V.
-  static constexpr float kLeastV = power_of_two(-96);
-
   float octaves;  ///< softmax_scale * log2 e
 
   OCTET_HD Row row(F32 q_scale) const { return {q_scale * octaves}; }
   OCTET_HD Block block(float /*k_scale*/) const { return {}; }
-  /// A key in a block of zero V has V scale 0: any finite stand-in gives the same output, 0.
   OCTET_HD Key key(const KeyScales<L>& s, const Block&) const {
     if constexpr (kVInP) {
-      const F32 v = L::select(s.v > 0.0f, L::max(s.v, kLeastV), L::broadcast(1));
-      return {s.k, log2_poly(v), 1.0f / v};
+      const ValueWords<F32> v = value_words<L>(s.v);
+      return {s.k, v.log2_v, v.rv};
     } else {
       return {s.k};
     }

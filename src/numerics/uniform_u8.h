@@ -12,6 +12,7 @@ namespace octet {
 template <class L>
 struct UniformU8 : ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s8, VScale::at_fold}> {
   static constexpr bool kScaledSums = false;
+  static constexpr auto kConstants = Constants::scale_of_block;
   using Base = ScaledOperands<L, Formats{Operand::s8, Operand::u8, Operand::s8, VScale::at_fold}>;
   using typename Base::F32, typename Base::I32, typename Base::Acc, typename Base::Row, typename Base::State,
       typename Base::Sum;

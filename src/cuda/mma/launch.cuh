@@ -68,6 +68,7 @@ class Launches {
   }
 
   static constexpr Kernels table(Launch pack) {
+    static_assert(has_named_constants());
     Kernels k{};
     k.pack = pack, k.attend = attend, k.shared_bytes = shared_bytes, k.clusters = clusters;
     k.k_bytes = attn::Element<S::kQk>::kBytes, k.v_bytes = attn::Element<S::kV>::kBytes;
@@ -77,6 +78,7 @@ class Launches {
     k.multiplies_e4m3 = S::kQk == Operand::e4m3 || S::kV == Operand::e4m3;
     k.carries_v = carries_v<S>(), k.merges_ranges = attn::MergesRanges<S>;
     k.takes_packed_v = kPacksConstantsAlone<S>;
+    if constexpr (requires { S::kConstants; }) k.constants = S::kConstants;
     k.k_dtype = attn::native_dtype(S::kQk);
     if constexpr (requires { &S::fill_table; })
       k.table_entries = S::table_entries, k.fill_table = S::fill_table;
@@ -84,6 +86,17 @@ class Launches {
   }
 
  private:
+  /// Whether constants are as large as their name says.
+  static constexpr bool has_named_constants() {
+    constexpr int kKey = attn::key_words<typename S::Key>();
+    constexpr bool kHasBlock = !std::is_empty_v<typename S::Block>;
+    if constexpr (requires { S::kConstants; }) {
+      if (S::kConstants == Constants::of_own_scales) return !kHasBlock && kKey == (carries_v<S>() ? 3 : 1);
+      if (S::kConstants == Constants::scale_of_block)
+        return kKey == 0 && sizeof(typename S::Block) == sizeof(float);
+    }
+    return true;
+  }
   template <int kIndex>
   static constexpr bool has_tile() {
     constexpr Tile kTile = kTileTable[kIndex];

@@ -29,6 +29,7 @@ struct Kernels {
   bool multiplies_e4m3;                                         ///< which not all devices do
   bool carries_v;                                               ///< whether P carries V's scales by token
   bool takes_packed_v;                                          ///< whether V may be packed before the rest
+  Constants constants;                                          ///< what key_bytes and block_bytes hold
   bool merges_ranges;                                           ///< whether keys may be cut (cuda/ranges.h)
   DType k_dtype;                                                ///< whose tensors are read as they are
   std::int64_t (*table_entries)(const SchemeOptions& options);  ///< null: no table

@@ -6,6 +6,8 @@
 
 #include "cuda/quant/held_rows.cuh"
 #include "cuda/quant/packed_values.cuh"
+#include "lanes/scalar.h"
+#include "numerics/value_words.h"
 
 namespace octet::cuda {
 
@@ -30,6 +32,7 @@ class HeldSequence : HeldRows<Shape, kWork, kScales, kType> {
     find_words();
     encode();
     if (has_block_scales()) write_group_scales();
+    if (constants().data) end_constants();
     if (is_packed()) write_packed();
     if (at_.parts > 1) ptx::wait_for_cluster();  // others may read what this block has
   }
@@ -118,8 +121,48 @@ class HeldSequence : HeldRows<Shape, kWork, kScales, kType> {
     __syncthreads();
     const int group = static_cast<int>(threadIdx.x);
     if (group > group_of(at_.rows - 1)) return;
+    const float scale = scale_of(group).scale;
     static_cast<float*>(k_.scales.data)[row_offset(k_.scales, at_.b, at_.h, group_of(at_.first) + group)] =
-        scale_of(group).scale;
+        scale;
+    if (constants().data) constants().data[slot_of(at_.first) + group] = scale;
+  }
+
+  // --- Constants of keys
+
+  using Of = PackedConstants::Of;
+  __device__ const PackedConstants& constants() const { return k_.constants; }
+  /// Of the key block of a token.
+  __device__ std::int64_t slot_of(int token) const {
+    const PackedConstants& to = constants();
+    return std::int64_t{at_.h} * to.blocks_per_head + at_.b * to.blocks_of_sequence +
+           token / PackedValues::kPlaces;
+  }
+  /// V is multiplied at most.
+  __device__ bool has_value_words() const {
+    return kWork == Work::multiplied && constants().of == Of::values;
+  }
+  /// The first word of a token's, which may be behind the last; those of the other arrays are kPlaces
+  /// further.
+  __device__ float* constants_of(int token) const {
+    constexpr int kPlaces = PackedValues::kPlaces;
+    const int first = has_value_words() ? kPlaces : 0;
+    return constants().data + slot_of(token) * constants().words * kPlaces + first + token % kPlaces;
+  }
+  __device__ void put_constants(float* to, const ValueWords<float>& words) const {
+    to[0] = words.log2_v;
+    if (has_value_words()) to[PackedValues::kPlaces] = words.rv;
+  }
+  __device__ void write_constants(int token, float scale) const {
+    put_constants(constants_of(token),
+                  has_value_words() ? value_words<ScalarLane>(scale) : ValueWords<float>{scale});
+  }
+  /// Zeros behind the last key, to the end of its block.
+  __device__ void end_constants() const {
+    constexpr int kPlaces = PackedValues::kPlaces;
+    const int tokens = Base::tokens(), end = (tokens + kPlaces - 1) / kPlaces * kPlaces;
+    if (constants().of == Of::blocks || at_.first + at_.rows < tokens) return;
+    for (int token = tokens + static_cast<int>(threadIdx.x); token < end; token += blockDim.x)
+      put_constants(constants_of(token), {});
   }
 
   // --- Codes
@@ -168,13 +211,16 @@ class HeldSequence : HeldRows<Shape, kWork, kScales, kType> {
         v[i] = v[i] * of.x, v[i + 1] = v[i + 1] * of.y, v[i + 2] = v[i + 2] * of.z,
         v[i + 3] = v[i + 3] * of.w;
       }
+      if (part() == 0 && exists && constants().data) write_constants(at_.first + row, 1.0f);
       return 1.0f;
     }
     const int group = exists && joins_groups() ? group_of(row) : 0;
     if (has_block_scales()) return scale_of(group).rscale;
     const quant::Scale scale = k_.making.of(float_of(peak), has_floor() ? floor_for(exists, peak, group) : 0);
-    if (part() == 0 && exists)
+    if (part() == 0 && exists) {
       static_cast<float*>(k_.scales.data)[row_offset(k_.scales, at_.b, at_.h, at_.first + row)] = scale.scale;
+      if (constants().data) write_constants(at_.first + row, scale.scale);
+    }
     return scale.rscale;
   }
 

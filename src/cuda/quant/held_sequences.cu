@@ -66,6 +66,15 @@ __global__ __launch_bounds__(kMostWarps* kWarp,
     encode<Shape, kScales, kType, Work::shifted_and_rotated>(of, block, space);
 }
 
+/// Whether constants follow from scales that the kernels make. Of V that has not one a token P carries none.
+bool makes_constants(const ShortOperand& x) {
+  using Of = PackedConstants::Of;
+  const bool is_token = x.coding.scale_of == ScaleOf::token;
+  if (x.coding.constants.of == Of::blocks)
+    return !is_token && x.coding.groups.tokens == PackedValues::kPlaces;
+  return is_token || x.coding.constants.of == Of::values;
+}
+
 std::uint32_t tokens_of(const ShortOperand& x) { return static_cast<std::uint32_t>(x.rows.x.shape[2]); }
 bool is_of_groups(const ShortOperand& x) { return x.coding.scale_of == ScaleOf::group; }
 
@@ -169,6 +178,7 @@ void launch_held_of(std::span<ShortOperand> operands, void* stream) {
       const std::uint32_t parts = divided_up(tokens_of(x), cut.leaves * kLeafRows);
       const std::uint32_t own = parts == 1 ? tokens_of(x) : cut.leaves * kLeafRows;
       if (parts > 1 && kLeafRows % std::max(x.coding.packed.key_block, 1) != 0) x.coding.packed = {};
+      if (!makes_constants(x)) x.coding.constants = {};
       HeldOperand& of = all.of[all.count++];
       of.x = x;
       of.x.rows_of_part = static_cast<int>(own);

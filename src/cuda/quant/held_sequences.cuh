@@ -14,7 +14,8 @@ bool can_hold(const ShortOperand& operand);
 bool should_hold(std::span<const ShortOperand> operands);
 
 /// Means, exponents, scales and codes of up to kMostTogether operands, at least one. coding.packed is cleared
-/// where rows are written all the same: of sequences in parts that end within key blocks.
+/// where rows are written all the same: of sequences in parts that end within key blocks; coding.constants
+/// where they are not written.
 void launch_held_sequences(std::span<ShortOperand> operands, void* stream);
 
 }  // namespace octet::cuda

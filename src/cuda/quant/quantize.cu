@@ -35,7 +35,7 @@ ShortOperand short_operand(const OperandCall& call) {
   if (is_token || recipe.granularity == Granularity::block)
     coding.making.head_floor.octaves = recipe.head_floor_octaves;
   coding.groups = is_token ? call.plan.blocks : call.plan.scales;
-  coding.packed = call.operand.packed;
+  coding.packed = call.operand.packed, coding.constants = call.operand.constants;
   return operand;
 }
 
@@ -135,8 +135,11 @@ bool launch_as_one_kind(std::span<const Candidate> candidates, void* stream) {
   }
   if (!std::ranges::all_of(candidates, &Candidate::is_held) || !should_hold(operands)) return false;
   launch_held_sequences(operands, stream);
-  for (std::size_t i = 0; i < count; ++i)
-    if (operands[i].coding.packed.data) *candidates[i].call.operand.is_packed = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    const PlainOperand& of = candidates[i].call.operand;
+    if (operands[i].coding.packed.data) *of.is_packed = true;
+    if (operands[i].coding.constants.data) *of.has_constants = true;
+  }
   return true;
 }
 
@@ -195,6 +198,7 @@ Status quantize(std::span<const PlainOperand> operands, void* scratch, void* str
   for (const PlainOperand& of : operands) {
     OCTET_TRY(quant::check_quantize(of.x, of.sequences, of.recipe, of.out));
     if (of.is_packed) *of.is_packed = false;
+    if (of.has_constants) *of.has_constants = false;
     if (of.x.shape[2] == 0) continue;
     const ScratchPlan plan(of.x.shape, of.recipe, of.sequences.cu_seqlens ? of.sequences.count : 0);
     OCTET_TRY(check_size(of.x, plan.channels, &plan));

@@ -70,6 +70,21 @@ struct PackedValues {
   std::int32_t key_block = 0;  ///< keys of a block, a multiple of 16
 };
 
+/// Where constants of keys may go, as attention's kernels read them (attn/call.h), that follow from an
+/// operand's own scales (Constants): key blocks as those of PackedValues, of kPlaces keys each; of a block
+/// arrays of so many words, a word a key, zeros behind the last key. For dense sequences.
+struct PackedConstants {
+  enum class Of : std::int32_t {
+    keys,    ///< K's scales of tokens, in the first array
+    values,  ///< of V's (ValueWords), in the second and the third
+    blocks,  ///< K's scales of key blocks: no arrays, a word a block
+  };
+  float* data = nullptr;  ///< null: nobody asks for any
+  Of of = Of::keys;
+  std::int32_t words = 0;  ///< of a key
+  std::int32_t blocks_per_head = 0, blocks_of_sequence = 0;
+};
+
 /// One operand of several.
 struct PlainOperand {
   TensorView x;
@@ -80,6 +95,8 @@ struct PlainOperand {
   PackedValues packed = {};
   /// Becomes true where codes go to `packed`, by kernels that can, and not to out.codes.
   bool* is_packed = nullptr;
+  PackedConstants constants = {};
+  bool* has_constants = nullptr;  ///< becomes true where these are written
 };
 
 enum class Launches : std::int32_t {

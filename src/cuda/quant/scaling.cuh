@@ -58,9 +58,10 @@ enum class Tile : std::int32_t {
 /// How rows become codes.
 struct Coding {
   TensorView codes, scales;
-  PackedValues packed;      ///< of kernels that know it: where codes go in place of rows
-  bool in_vectors = false;  ///< eight codes at once
-  bool clamps = false;      ///< s8: some |x| * rscale may be 127.5 or more
+  PackedValues packed;        ///< of kernels that know it: where codes go in place of rows
+  PackedConstants constants;  ///< of held sequences' kernels: what they write beside scales
+  bool in_vectors = false;    ///< eight codes at once
+  bool clamps = false;        ///< s8: some |x| * rscale may be 127.5 or more
   ScaleOf scale_of = ScaleOf::nothing;
   ScaleMaking making;
   const float* rscale = nullptr;  ///< [slot][channel group] for ScaleOf::group
