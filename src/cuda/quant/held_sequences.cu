@@ -159,6 +159,14 @@ bool knows_clusters() {
          is_of_90;
 }
 
+/// Whether all constants of keys are written beside scales, so that nothing is left to pack.
+bool saves_packing(std::span<const ShortOperand> operands) {
+  const auto are_asked_for = [](const ShortOperand& x) { return x.coding.constants.data != nullptr; };
+  return std::ranges::any_of(operands, are_asked_for) &&
+         std::ranges::all_of(operands,
+                             [&](const ShortOperand& x) { return !are_asked_for(x) || makes_constants(x); });
+}
+
 /// Whether one launch takes both: blocks of one kernel, and clusters of one size.
 bool share_a_launch(const ShortOperand& a, const ShortOperand& b) {
   return a.rows.x.shape[3] == b.rows.x.shape[3] && a.rows.x.dtype == b.rows.x.dtype &&
@@ -243,10 +251,10 @@ bool should_hold(std::span<const ShortOperand> operands) {
   }
   if (statistics == 0) return false;
   // Shorter sequences, unless they are many, are better off where all threads share their sums, and the more
-  // so where one operand alone has any. note: the shortest that were measured have 197 tokens of 64 channels.
+  // so where one operand alone has any; and the less so where constants written beside scales save packing.
   const bool has_one_statistic = statistics == 1;
   constexpr std::uint32_t kManyOfProcessor = 2;
-  const std::uint32_t long_elements = has_one_statistic ? 32 * 1024 : 12 * 1024;
+  const std::uint32_t long_elements = 1024 * (has_one_statistic ? 32 : saves_packing(operands) ? 8 : 12);
   if (sequences < kManyOfProcessor * processors() && longest < long_elements) return false;
   const HeldCut cut = cut_for(operands);
   const bool is_whole =
