@@ -330,9 +330,9 @@ ConstantsOfKeys packed_constants(const AttentionDesc& d, void* workspace) {
   const PackedValues values = packed_values(d, workspace);
   const Cut cut = usual_cut(d);
   const mma::Kernels& kernels = kernels_for(d, cut);
-  if (!values.data || d.key_block != PackedValues::kPlaces || kernels.constants == Constants::of_all_scales)
-    return {};
+  if (!values.data || kernels.constants == Constants::of_all_scales) return {};
   PackedConstants of;
+  of.key_block = Divider(d.key_block);
   of.blocks_of_sequence = values.blocks_of_sequence, of.blocks_per_head = values.blocks_per_head;
   auto* const to = static_cast<std::byte*>(workspace);
   const Layout at = layout_of(d, cut);

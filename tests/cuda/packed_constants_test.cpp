@@ -147,6 +147,18 @@ TEST_F(PackedConstants, HaveTheBitsThatPackingGivesThem) {
       }
 }
 
+TEST_F(PackedConstants, OfKeyBlocksThatAreNoLeaves) {
+  // Sequences of which a block of threads has all rows, for blocks that end within leaves have them so alone.
+  for (const std::int64_t key_block : {112, 96, 80}) {
+    Ask ask = of("int8", 8, 40, 197, 64);
+    ask.key_block = key_block, ask.name += " in blocks of " + std::to_string(key_block);
+    expect_same(ask);
+    ask.change = [](Recipe& r) { r.k = Granularity::block, r.v = Granularity::channel; };
+    ask.name += ", by groups";
+    expect_same(ask);
+  }
+}
+
 TEST_F(PackedConstants, OfKeysThatQueryHeadsShare) {
   Ask ask = of("int8, 12 query heads", 3, 4, 577, 64);
   ask.heads_q = 12;
@@ -166,9 +178,9 @@ TEST_F(PackedConstants, ArePackingsWhereScalesAreNotTheirOwn) {
   Ask ask = of("integer", 8, 40, 197, 64);
   ask.scheme = Scheme::integer;
   expect_none(ask, "a key's constants need its block's largest");
-  ask = of("int8 in blocks of 112", 8, 40, 197, 64);
+  ask = of("int8 in blocks of 112", 1, 3, 197, 64);
   ask.key_block = 112;
-  expect_none(ask, "blocks do not end with leaves");
+  expect_none(ask, "blocks of threads have parts that end within key blocks");
   ask = of("int8, K by block", 8, 40, 197, 64);
   ask.change = [](Recipe& r) { r.k = Granularity::block; };
   expect_none(ask, "a key's constant is its block's scale");

@@ -247,7 +247,8 @@ int compare_together(unsigned seed) {
 /// of tokens, with floors and without, of K's key blocks and of V's channels and heads, of all kinds of
 /// numbers. Then V of other channels than K, which has a kernel of its own.
 int compare_long_together(const Options& options) {
-  int bad = 0, ran = 0, packed = 0;
+  int bad = 0, ran = 0;
+  ForAttention written;
   for (const Shape& keys : {Shape{2, 18, 2000, 128}, Shape{2, 18, 4500, 64}, Shape{1, 9, 8100, 64}})
     for (int data = 0; data < std::min(options.cases, 5); ++data)
       for (const bool is_of_tokens : {true, false}) {
@@ -269,10 +270,11 @@ int compare_long_together(const Options& options) {
           if (data == 3) c[2].recipe.equalise = Equalise::off;
         }
         ++ran;
-        if (bad < 5 && !runs_together(c, &packed)) ++bad;
+        if (bad < 5 && !runs_together(c, &written)) ++bad;
       }
-  std::printf("long operands together: %d of %d inputs differ, %d with packed values\n", bad, ran, packed);
-  bad += packed == 0;
+  std::printf("long operands together: %d of %d inputs differ, %d with packed values\n", bad, ran,
+              written.values);
+  bad += written.values == 0;
   std::fflush(stdout);
   return bad;
 }
@@ -284,7 +286,7 @@ struct Lengths {
 /// int8's operands, and those of schemes with scales of more tokens: what one launch gives beside a launch a
 /// step.
 int compare_lengths(const Options& options, const char* what, std::span<const Lengths> lengths,
-                    int* packed_values) {
+                    ForAttention* written) {
   int bad = 0, ran = 0;
   // Five kinds of recipes, and as many kinds of numbers: each kind with each.
   for (const Lengths& of : lengths)
@@ -314,7 +316,7 @@ int compare_lengths(const Options& options, const char* what, std::span<const Le
         if (of.dim == 32 && kind == 2)
           c[1].recipe.smooth = Smooth::mean, c[2].recipe.rule = quant::ScaleRule::sixteenths;
         ++ran;
-        if (bad < 5 && !runs_together(c, packed_values)) ++bad;
+        if (bad < 5 && !runs_together(c, written)) ++bad;
       }
   std::printf("%s: %d of %d inputs differ\n", what, bad, ran);
   std::fflush(stdout);
@@ -330,10 +332,11 @@ int compare_held(const Options& options) {
       {30, 3, 3, 197, 197, 64},  {30, 3, 3, 130, 257, 64},   {23, 4, 4, 512, 511, 64},
       {45, 2, 2, 77, 128, 128},  {45, 2, 2, 200, 250, 128},  {130, 2, 1, 2, 127, 64},
       {1, 3, 3, 197, 197, 64},   {1, 12, 12, 384, 384, 64}};
-  int packed = 0;
-  const int bad = compare_lengths(options, "held sequences", kHeld, &packed);
-  std::printf("of which with packed values: %d\n", packed);
-  return bad + (packed == 0 ? 1 : 0);
+  ForAttention written;
+  const int bad = compare_lengths(options, "held sequences", kHeld, &written);
+  std::printf("of which with packed values: %d, operands with constants: %d\n", written.values,
+              written.constants);
+  return bad + (written.values == 0 || written.constants == 0 ? 1 : 0);
 }
 
 /// Those of windows (windows.cu).

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "cuda/quant/quantize.h"
+#include "lanes/scalar.h"
+#include "numerics/value_words.h"
 #include "octet/dtype.hpp"
 #include "quant/quantize.h"
 #include "quant/rows.h"
@@ -120,11 +122,100 @@ bool packs_alike(std::vector<cuda::PlainOperand>& operands, std::size_t of_v, co
   operands[of_v].packed = twin.where(), operands[of_v].is_packed = &is_packed;
   const bool good = is_ok(cuda::quantize(operands, scratch.device(), nullptr, {}), c);
   check(cudaDeviceSynchronize(), "packed values");
+  operands[of_v].packed = {}, operands[of_v].is_packed = nullptr;
   packed += is_packed;
   return good && (!is_packed || twin.is_same());
 }
 
-/// packed: counts V whose codes were packed, in a second run; null: it is not asked for.
+/// Constants of keys that follow from an operand's scales, as packing makes them of those of the host.
+class ConstantsTwin {
+ public:
+  ConstantsTwin(const Case& c, cuda::PackedConstants::Of of, const TensorView& scales)
+      : case_(c), blocks_((c.shape[2] + c.recipe.block - 1) / c.recipe.block) {
+    const auto [batch, heads, tokens, dim] = c.shape;
+    where_.of = of, where_.words = of == Of::blocks ? 0 : of == Of::keys ? 1 : 3;
+    where_.key_block = Divider(c.recipe.block);
+    where_.blocks_per_head = static_cast<std::int32_t>(batch * blocks_);
+    where_.blocks_of_sequence = static_cast<std::int32_t>(blocks_);
+    const std::int64_t of_block = of == Of::blocks ? 1 : where_.words * kPlaces;
+    twin_ = std::make_unique<Twin>(TensorView{nullptr,
+                                              DType::f32,
+                                              Device::cpu,
+                                              {1, heads, batch * blocks_, of_block},
+                                              {0, batch * blocks_ * of_block, of_block, 1}});
+    auto* const to = static_cast<float*>(twin_->host.data);
+    std::fill_n(to, heads * batch * blocks_ * of_block, kUntouched);
+    twin_->buffer.upload();
+    where_.data = static_cast<float*>(twin_->device.data);
+    const auto scale_at = [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+      return static_cast<const float*>(scales.data)[quant::row_offset(scales, b, h, i)];
+    };
+    for (std::int64_t h = 0; h < heads; ++h)
+      for (std::int64_t b = 0; b < batch; ++b)
+        for (std::int64_t block = 0; block < blocks_; ++block) {
+          float* const words = to + ((h * batch + b) * blocks_ + block) * of_block;
+          if (of == Of::blocks) {
+            *words = scale_at(b, h, block);
+            continue;
+          }
+          for (std::int64_t place = 0; place < kPlaces; ++place) {
+            const std::int64_t t = block * c.recipe.block + place;
+            const bool exists = place < c.recipe.block && t < tokens;
+            const float scale = !exists ? 0 : has_token_scales() ? scale_at(b, h, t) : 1;
+            if (of == Of::keys) words[place] = scale;
+            if (of != Of::values) continue;
+            const ValueWords<float> own = exists ? value_words<ScalarLane>(scale) : ValueWords<float>{};
+            words[kPlaces + place] = own.log2_v, words[2 * kPlaces + place] = own.rv;
+          }
+        }
+  }
+  const cuda::PackedConstants& where() const { return where_; }
+  bool is_same() const { return same("constants", *twin_, case_); }
+
+ private:
+  using Of = cuda::PackedConstants::Of;
+  static constexpr std::int64_t kPlaces = cuda::PackedValues::kPlaces;
+  static constexpr float kUntouched = -7;  // of the array that is another operand's
+  bool has_token_scales() const { return case_.recipe.granularity == Granularity::token; }
+
+  const Case& case_;
+  const std::int64_t blocks_;
+  cuda::PackedConstants where_;
+  std::unique_ptr<Twin> twin_;
+};
+
+/// The same operands once more, with constants of one of them asked for, as K or as V; counts those that are
+/// written. scales: of the host.
+bool has_alike_constants(std::vector<cuda::PlainOperand>& operands, std::size_t of_one, const Case& c,
+                         const TensorView& scales, Buffer& scratch, int& written) {
+  using Of = cuda::PackedConstants::Of;
+  const quant::OperandRecipe& recipe = c.recipe;
+  if (recipe.format != DType::s8 || recipe.block % 16 != 0 || recipe.block > cuda::PackedValues::kPlaces)
+    return true;
+  const bool is_token = recipe.granularity == Granularity::token;
+  bool good = true;
+  for (const Of of : {Of::keys, Of::values, Of::blocks}) {
+    if (of == Of::values && (recipe.rotate == Rotate::on || recipe.smooth != Smooth::none)) continue;
+    if (of == Of::keys && !is_token) continue;
+    if (of == Of::blocks && recipe.granularity != Granularity::block) continue;
+    const ConstantsTwin twin(c, of, scales);
+    bool has_constants = false;
+    operands[of_one].constants = twin.where(), operands[of_one].has_constants = &has_constants;
+    good &= is_ok(cuda::quantize(operands, scratch.device(), nullptr, {}), c);
+    check(cudaDeviceSynchronize(), "constants");
+    written += has_constants;
+    good &= !has_constants || twin.is_same();
+  }
+  operands[of_one].constants = {}, operands[of_one].has_constants = nullptr;
+  return good;
+}
+
+/// Operands of which something was written where attention reads it.
+struct ForAttention {
+  int values = 0, constants = 0;
+};
+
+/// packed_values: counts V whose codes were packed, in a second run; null: it is not asked for.
 bool runs(Case c, cuda::Launches launches, int* packed_values = nullptr) {
   const bool packed = !c.cu_seqlens.empty();
   const auto count = packed ? static_cast<std::int64_t>(c.cu_seqlens.size()) - 1 : c.shape[0];
@@ -263,7 +354,7 @@ bool runs_beside_others(unsigned seed) {
 /// Q, K and V of one call in the fewest launches against each step of each operand in its own. Others'
 /// numbers become codes at the same places just before, so that a step which began too early would take
 /// theirs.
-bool runs_together(const Case (&c)[3], int* packed_values = nullptr) {
+bool runs_together(const Case (&c)[3], ForAttention* written = nullptr) {
   std::vector<std::unique_ptr<Twin>> x, others;
   std::vector<std::unique_ptr<Written>> together, apart;
   std::vector<cuda::PlainOperand> operands, before;
@@ -301,13 +392,20 @@ bool runs_together(const Case (&c)[3], int* packed_values = nullptr) {
                 c[i].text().c_str());
     good = false;
   }
-  if (!packed_values || !good) return good;
+  if (!written || !good) return good;
   for (std::size_t i = 0; i < operands.size(); ++i) operands[i].out = together[i]->out;
-  Twin rows(apart[2]->codes.host);
-  const Bytes codes = apart[2]->codes.buffer.download();
-  std::memcpy(rows.host.data, codes.data() + apart[2]->codes.buffer.shift(),
-              static_cast<std::size_t>(span_bytes(rows.host)));
-  return packs_alike(operands, 2, c[2], rows.host, scratch, *packed_values);
+  const auto of_host = [](const Twin& from) {
+    auto copy = std::make_unique<Twin>(from.host);
+    const Bytes bytes = from.buffer.download();
+    std::memcpy(copy->host.data, bytes.data() + from.buffer.shift(),
+                static_cast<std::size_t>(span_bytes(copy->host)));
+    return copy;
+  };
+  good = packs_alike(operands, 2, c[2], of_host(apart[2]->codes)->host, scratch, written->values);
+  for (const std::size_t i : {std::size_t{1}, std::size_t{2}})
+    good &=
+        has_alike_constants(operands, i, c[i], of_host(apart[i]->scales)->host, scratch, written->constants);
+  return good;
 }
 
 }  // namespace

@@ -124,45 +124,51 @@ class HeldSequence : HeldRows<Shape, kWork, kScales, kType> {
     const float scale = scale_of(group).scale;
     static_cast<float*>(k_.scales.data)[row_offset(k_.scales, at_.b, at_.h, group_of(at_.first) + group)] =
         scale;
-    if (constants().data) constants().data[slot_of(at_.first) + group] = scale;
+    if (constants().data) constants().data[first_slot() + group] = scale;
   }
 
   // --- Constants of keys
 
   using Of = PackedConstants::Of;
   __device__ const PackedConstants& constants() const { return k_.constants; }
-  /// Of the key block of a token.
-  __device__ std::int64_t slot_of(int token) const {
+  /// Of the key block that the part begins with.
+  __device__ std::int64_t first_slot() const {
     const PackedConstants& to = constants();
     return std::int64_t{at_.h} * to.blocks_per_head + at_.b * to.blocks_of_sequence +
-           token / PackedValues::kPlaces;
+           at_.first / to.key_block;
   }
   /// V is multiplied at most.
   __device__ bool has_value_words() const {
     return kWork == Work::multiplied && constants().of == Of::values;
   }
-  /// The first word of a token's, which may be behind the last; those of the other arrays are kPlaces
-  /// further.
-  __device__ float* constants_of(int token) const {
+  /// The first word of a place of the part's key blocks; those of the other arrays are kPlaces further.
+  __device__ float* constants_of(int block, int place) const {
     constexpr int kPlaces = PackedValues::kPlaces;
     const int first = has_value_words() ? kPlaces : 0;
-    return constants().data + slot_of(token) * constants().words * kPlaces + first + token % kPlaces;
+    return constants().data + (first_slot() + block) * constants().words * kPlaces + first + place;
   }
   __device__ void put_constants(float* to, const ValueWords<float>& words) const {
     to[0] = words.log2_v;
     if (has_value_words()) to[PackedValues::kPlaces] = words.rv;
   }
-  __device__ void write_constants(int token, float scale) const {
-    put_constants(constants_of(token),
+  /// row: of the part's, which begins with a key block.
+  __device__ void write_constants(int row, float scale) const {
+    const int block = row / constants().key_block;
+    put_constants(constants_of(block, row - block * constants().key_block),
                   has_value_words() ? value_words<ScalarLane>(scale) : ValueWords<float>{scale});
   }
-  /// Zeros behind the last key, to the end of its block.
+  /// Zeros behind the last key of each of the part's key blocks.
   __device__ void end_constants() const {
     constexpr int kPlaces = PackedValues::kPlaces;
-    const int tokens = Base::tokens(), end = (tokens + kPlaces - 1) / kPlaces * kPlaces;
-    if (constants().of == Of::blocks || at_.first + at_.rows < tokens) return;
-    for (int token = tokens + static_cast<int>(threadIdx.x); token < end; token += blockDim.x)
-      put_constants(constants_of(token), {});
+    const int key_block = constants().key_block;
+    const bool are_full = key_block == kPlaces && at_.rows % kPlaces == 0;
+    if (constants().of == Of::blocks || are_full) return;
+    const int places = (at_.rows + key_block - 1) / key_block * kPlaces;
+    for (int i = static_cast<int>(threadIdx.x); i < places; i += static_cast<int>(blockDim.x)) {
+      const int block = i / kPlaces, place = i % kPlaces;
+      if (place >= key_block || block * key_block + place >= at_.rows)
+        put_constants(constants_of(block, place), {});
+    }
   }
 
   // --- Codes
@@ -211,7 +217,7 @@ class HeldSequence : HeldRows<Shape, kWork, kScales, kType> {
         v[i] = v[i] * of.x, v[i + 1] = v[i + 1] * of.y, v[i + 2] = v[i + 2] * of.z,
         v[i + 3] = v[i + 3] * of.w;
       }
-      if (part() == 0 && exists && constants().data) write_constants(at_.first + row, 1.0f);
+      if (part() == 0 && exists && constants().data) write_constants(row, 1.0f);
       return 1.0f;
     }
     const int group = exists && joins_groups() ? group_of(row) : 0;
@@ -219,7 +225,7 @@ class HeldSequence : HeldRows<Shape, kWork, kScales, kType> {
     const quant::Scale scale = k_.making.of(float_of(peak), has_floor() ? floor_for(exists, peak, group) : 0);
     if (part() == 0 && exists) {
       static_cast<float*>(k_.scales.data)[row_offset(k_.scales, at_.b, at_.h, at_.first + row)] = scale.scale;
-      if (constants().data) write_constants(at_.first + row, scale.scale);
+      if (constants().data) write_constants(row, scale.scale);
     }
     return scale.rscale;
   }

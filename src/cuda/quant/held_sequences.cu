@@ -71,7 +71,7 @@ bool makes_constants(const ShortOperand& x) {
   using Of = PackedConstants::Of;
   const bool is_token = x.coding.scale_of == ScaleOf::token;
   if (x.coding.constants.of == Of::blocks)
-    return !is_token && x.coding.groups.tokens == PackedValues::kPlaces;
+    return !is_token && x.coding.groups.tokens == x.coding.constants.key_block;
   return is_token || x.coding.constants.of == Of::values;
 }
 
@@ -186,7 +186,8 @@ void launch_held_of(std::span<ShortOperand> operands, void* stream) {
       const std::uint32_t parts = divided_up(tokens_of(x), cut.leaves * kLeafRows);
       const std::uint32_t own = parts == 1 ? tokens_of(x) : cut.leaves * kLeafRows;
       if (parts > 1 && kLeafRows % std::max(x.coding.packed.key_block, 1) != 0) x.coding.packed = {};
-      if (!makes_constants(x)) x.coding.constants = {};
+      const PackedConstants& constants = x.coding.constants;
+      if (!makes_constants(x) || (parts > 1 && kLeafRows % constants.key_block != 0)) x.coding.constants = {};
       HeldOperand& of = all.of[all.count++];
       of.x = x;
       of.x.rows_of_part = static_cast<int>(own);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/divider.h"
 #include "base/sequences.h"
 #include "octet/status.hpp"
 #include "octet/types.hpp"
@@ -71,8 +72,8 @@ struct PackedValues {
 };
 
 /// Where constants of keys may go, as attention's kernels read them (attn/call.h), that follow from an
-/// operand's own scales (Constants): key blocks as those of PackedValues, of kPlaces keys each; of a block
-/// arrays of so many words, a word a key, zeros behind the last key. For dense sequences.
+/// operand's own scales (Constants): key blocks as those of PackedValues; of a block arrays of so many words,
+/// each kPlaces of them, a word a key, zeros behind the block's last. For dense sequences.
 struct PackedConstants {
   enum class Of : std::int32_t {
     keys,    ///< K's scales of tokens, in the first array
@@ -83,6 +84,7 @@ struct PackedConstants {
   Of of = Of::keys;
   std::int32_t words = 0;  ///< of a key
   std::int32_t blocks_per_head = 0, blocks_of_sequence = 0;
+  Divider key_block{PackedValues::kPlaces};  ///< as PackedValues'
 };
 
 /// One operand of several.
