@@ -331,6 +331,8 @@ ConstantsOfKeys packed_constants(const AttentionDesc& d, void* workspace) {
   const Cut cut = usual_cut(d);
   const mma::Kernels& kernels = kernels_for(d, cut);
   if (!values.data || kernels.constants == Constants::of_all_scales) return {};
+  // Those of V are of tokens, or none that P carries.
+  if (kernels.carries_v && d.recipe.v == Granularity::block) return {};
   PackedConstants of;
   of.key_block = Divider(d.key_block);
   of.blocks_of_sequence = values.blocks_of_sequence, of.blocks_per_head = values.blocks_per_head;

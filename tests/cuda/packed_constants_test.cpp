@@ -184,6 +184,11 @@ TEST_F(PackedConstants, ArePackingsWhereScalesAreNotTheirOwn) {
   ask = of("int8, K by block", 8, 40, 197, 64);
   ask.change = [](Recipe& r) { r.k = Granularity::block; };
   expect_none(ask, "a key's constant is its block's scale");
+  for (const std::int64_t tokens : {100, 197}) {
+    ask = of("int8, V by block", 8, 40, tokens, 64);
+    ask.change = [](Recipe& r) { r.v = Granularity::block; };
+    expect_none(ask, "P carries scales of blocks");
+  }
   ask = of("int8_half", 8, 40, 197, 64);
   ask.scheme = Scheme::int8_half;
   expect_none(ask, "V is packed from 16 bits");
