@@ -70,8 +70,10 @@ __global__ __launch_bounds__(kMostWarps* kWarp,
 bool makes_constants(const ShortOperand& x) {
   using Of = PackedConstants::Of;
   const bool is_token = x.coding.scale_of == ScaleOf::token;
-  if (x.coding.constants.of == Of::blocks)
-    return !is_token && x.coding.groups.tokens == x.coding.constants.key_block;
+  if (x.coding.constants.of == Of::blocks) {
+    const std::int64_t of_block = std::min<std::int64_t>(x.coding.constants.key_block, x.rows.x.shape[2]);
+    return !is_token && x.coding.groups.tokens == of_block;
+  }
   return is_token || x.coding.constants.of == Of::values;
 }
 
