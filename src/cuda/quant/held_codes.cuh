@@ -137,7 +137,7 @@ class HeldSequence : HeldRows<Shape, kWork, kScales, kType> {
     return std::int64_t{at_.h} * to.blocks_per_head + at_.b * to.blocks_of_sequence +
            at_.first / to.key_block;
   }
-  /// V is multiplied at most.
+  /// Whether these are V's, which is multiplied at most, and not K's.
   __device__ bool has_value_words() const {
     return kWork == Work::multiplied && constants().of == Of::values;
   }
@@ -147,15 +147,23 @@ class HeldSequence : HeldRows<Shape, kWork, kScales, kType> {
     const int first = has_value_words() ? kPlaces : 0;
     return constants().data + (first_slot() + block) * constants().words * kPlaces + first + place;
   }
-  __device__ void put_constants(float* to, const ValueWords<float>& words) const {
-    to[0] = words.log2_v;
-    if (has_value_words()) to[PackedValues::kPlaces] = words.rv;
+  /// A key's: K's scale, or both words of V's.
+  struct OwnWords {
+    float first = 0, second = 0;
+  };
+  __device__ OwnWords words_of(float scale) const {
+    if (!has_value_words()) return {scale};
+    const ValueWords<float> of_value = value_words<ScalarLane>(scale);
+    return {of_value.log2_v, of_value.rv};
+  }
+  __device__ void put_constants(float* to, const OwnWords& words) const {
+    to[0] = words.first;
+    if (has_value_words()) to[PackedValues::kPlaces] = words.second;
   }
   /// row: of the part's, which begins with a key block.
   __device__ void write_constants(int row, float scale) const {
     const int block = row / constants().key_block;
-    put_constants(constants_of(block, row - block * constants().key_block),
-                  has_value_words() ? value_words<ScalarLane>(scale) : ValueWords<float>{scale});
+    put_constants(constants_of(block, row - block * constants().key_block), words_of(scale));
   }
   /// Zeros behind the last key of each of the part's key blocks.
   __device__ void end_constants() const {
