@@ -12,6 +12,7 @@
 #include "cuda/attn/call.h"
 #include "cuda/cuts.h"
 #include "cuda/hopper_cuts.h"
+#include "cuda/plain/launch.cuh"
 #include "cuda/quant/plan.cuh"
 #include "cuda/range_cuts.h"
 #include "cuda/ranges.h"
@@ -279,29 +280,52 @@ Status attend_packed_keys(const AttentionDesc& d, Call call, const Cut& cut, std
 
 }  // namespace
 
-/// A window is a key block, all of whose codes have scales of their tokens or of the whole block, and a tile
-/// of rows. Keys that several heads share would be made codes of for each.
-Result<bool> attend_plain(const AttentionDesc& d, const AttentionArgs& args,
-                          std::span<const PlainOperand> operands) {
-  const Cut cut{tile_of(d), mma::kMostWarps};
-  const mma::Tile& tile = mma::kTileTable[cut.tile];
-  const bool is_window = d.sequences == 0 && tile.head_dim == window::kChannels &&
-                         tile.keys == window::kTokens && d.tokens_q <= window::kTokens &&
-                         key_blocks_of(d) == 1 && d.heads_q == d.heads_kv;
-  if (!is_window) return false;
-  std::array<ShortOperand, 3> plain;
+namespace {
+
+/// K, V and Q as kernels take them that do all of a call; false: they do not.
+Result<bool> as_plain(const AttentionDesc& d, const AttentionArgs& args,
+                      std::span<const PlainOperand> operands, std::array<ShortOperand, 3>& plain) {
   const bool makes_v = operands.size() == plain.size();
   if (!makes_v) plain[1].rows = reading_of(args.v.codes, {d.batch, d.tokens_k, nullptr}, d.head_dim_v);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Result<bool> is_short = as_short_operand(operands[i], plain[makes_v ? i : 2 * i]);
     if (!is_short.ok() || !is_short.value()) return is_short;
   }
-  const Call call = call_of(d, args, cut);
+  return true;
+}
+
+/// A window is a key block, all of whose codes have scales of their tokens or of the whole block, and a tile
+/// of rows. Keys that several heads share would be made codes of for each.
+bool is_window(const AttentionDesc& d, const Cut& cut) {
+  const mma::Tile& tile = mma::kTileTable[cut.tile];
+  return d.sequences == 0 && tile.head_dim == window::kChannels && tile.keys == window::kTokens &&
+         d.tokens_q <= window::kTokens && key_blocks_of(d) == 1 && d.heads_q == d.heads_kv;
+}
+
+}  // namespace
+
+Result<bool> attend_plain(const AttentionDesc& d, const AttentionArgs& args,
+                          std::span<const PlainOperand> operands) {
+  const Cut of_window{tile_of(d), mma::kMostWarps};
+  const bool takes_window = is_window(d, of_window);
+  const Cut cut = takes_window ? of_window : plain_cut(d);
+  if (cut.tile < 0) return false;
+  std::array<ShortOperand, 3> plain;
+  const Result<bool> are_plain = as_plain(d, args, operands, plain);
+  if (!are_plain.ok() || !are_plain.value()) return are_plain;
+  Call call = call_of(d, args, cut);
   if (call.packed.channels || call.is_placed_by_memory) return false;
-  const window::Asked asked{d.scheme, form_of(d, cut.family, cut.e4m3, cut.packed_for),
-                            static_cast<std::int32_t>(d.batch), static_cast<std::int32_t>(d.heads_q)};
   int error = cudaSuccess;
-  if (!window::launch(asked, call, plain, args.stream, error)) return false;
+  bool is_launched = false;
+  if (takes_window) {
+    const window::Asked asked{d.scheme, form_of(d, cut.family, cut.e4m3, cut.packed_for),
+                              static_cast<std::int32_t>(d.batch), static_cast<std::int32_t>(d.heads_q)};
+    is_launched = window::launch(asked, call, plain, args.stream, error);
+  } else {
+    call.next_starts = next_starts(d, cut);
+    is_launched = plain::launch(cut.tile, grid_of(d, cut), call, plain, args.stream, error);
+  }
+  if (!is_launched) return false;
   OCTET_TRY(launched(error, "attention"));
   return true;
 }

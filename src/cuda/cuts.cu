@@ -8,6 +8,7 @@
 #include "base/divided_up.h"
 #include "cuda/hopper_cuts.h"
 #include "cuda/mma/turns.h"
+#include "cuda/plain/launch.cuh"
 #include "cuda/range_cuts.h"
 #include "cuda/ranges.h"
 #include "cuda/runtime/device.h"
@@ -134,14 +135,13 @@ bool may_keep_keys(const AttentionDesc& d, const mma::Tile& tile) {
   return sees_all_keys(d) && blocks >= 1 && blocks <= mma::kept_blocks(tile, kernels_for(d, Cut{}).v_bytes);
 }
 
-/// The cut by the tile of the same places that keeps keys; tile -1: there is none, or a processor would have
-/// fewer blocks of threads than of one that keeps none, as of four warps where it has 100 KiB of shared
-/// memory.
-Cut keeping_cut(const AttentionDesc& d, std::int32_t warps) {
+/// The cut by the tile of the places of `usual` that keeps keys; tile -1: there is none, or a processor would
+/// have fewer blocks of threads than of one that keeps none, as of four warps where it has 100 KiB of shared
+/// memory. begin: as in mma::Turns.
+Cut keeping_cut(const AttentionDesc& d, int usual, std::int32_t warps, double begin = mma::kBeginOfCopies) {
   constexpr std::int64_t kOfRegisters = 3;  // blocks of threads of a processor
   const mma::Kernels& kernels = kernels_for(d, Cut{});
-  const int usual = tile_of(d),
-            tile = mma::keeping_tile(usual, key_blocks_of(d), widest_block(d), kernels.v_bytes);
+  const int tile = mma::keeping_tile(usual, key_blocks_of(d), widest_block(d), kernels.v_bytes);
   Cut cut{tile, warps};
   if (tile < 0 || !may_keep_keys(d, mma::kTileTable[tile]) || !fits(d, cut)) return {-1};
   const std::int64_t fit = runtime::blocks_of(kernels.shared_bytes(tile, warps)),
@@ -149,7 +149,7 @@ Cut keeping_cut(const AttentionDesc& d, std::int32_t warps) {
   if (fit < std::min(fit_usual, kOfRegisters)) return {-1};
   cut.row_tiles = static_cast<std::int32_t>(mma::row_tiles_of_block(
       {d.batch * d.heads_q, groups_of_sequence(d.tokens_q, warps * mma::kRowsAWarp), key_blocks_of(d),
-       std::min(fit, kOfRegisters), std::max<std::int64_t>(runtime::processors(), 1)}));
+       std::min(fit, kOfRegisters), std::max<std::int64_t>(runtime::processors(), 1), begin}));
   return cut;
 }
 
@@ -175,6 +175,17 @@ Cut lone_cut(const AttentionDesc& d, const Cut& usual) {
 
 }  // namespace
 
+/// Keys that several heads share would be made codes of for each.
+Cut plain_cut(const AttentionDesc& d) {
+  constexpr double kBeginOfCodes = 3;  // a block of threads makes codes of all keys
+  constexpr Cut kNone{-1};
+  const bool is_short = d.heads_q == d.heads_kv && d.head_dim == plain::kDim && d.head_dim_v == plain::kDim &&
+                        d.key_block % plain::kRowsAtOnce == 0;
+  const Form form = form_of(d, Family::mma, E4m3::as_it_is, PackedFor::this_call);
+  if (!is_short || !plain::has_kernel(d.scheme, form)) return kNone;
+  return keeping_cut(d, mma::tile_for(plain::kDim, mma::kMostKeys), mma::kMostWarps, kBeginOfCodes);
+}
+
 /// The smallest tile that holds the problem, or one of its places that keeps the keys of several tiles of
 /// rows (1024 x 6 x 197 x 64, int8: 362 instead of 479 us), or of one, which asks for no mask and no bias.
 /// Warps of a block of threads share what they copy of K and V: as many as there may be, but two where a
@@ -191,7 +202,8 @@ Cut usual_cut(const AttentionDesc& d) {
   if (const auto shared = shared_hopper_cut(d, has_ranges ? Otherwise::ranges : Otherwise::whole_rows))
     return *shared;
   if (has_ranges) return ranges;
-  if (const Cut keeping = keeping_cut(d, mma::kMostWarps); keeping.tile >= 0 && keeping.row_tiles > 1)
+  if (const Cut keeping = keeping_cut(d, tile_of(d), mma::kMostWarps);
+      keeping.tile >= 0 && keeping.row_tiles > 1)
     return keeping;
   if (suits_hopper(d)) return usual_hopper_cut(d, tile_of(d), PackedFor::this_call);
   constexpr std::int32_t kFew = 2;
@@ -209,7 +221,7 @@ Cut usual_cut(const AttentionDesc& d) {
   if (const Cut lone = lone_cut(d, cut); lone.tile >= 0) return lone;
   Cut parts{mma::tile_like(cut.tile, 2, mma::kTileTable[cut.tile].computed), kFew};
   if (parts.tile < 0 || key_blocks_of(d) < 2 || !suits_parts(d, parts)) {
-    const Cut keeping = keeping_cut(d, cut.warps);
+    const Cut keeping = keeping_cut(d, tile_of(d), cut.warps);
     return keeping.tile >= 0 && cut.warps > 1 ? keeping : cut;
   }
   const Cut single{parts.tile, 1};

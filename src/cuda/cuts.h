@@ -36,6 +36,8 @@ inline constexpr std::int64_t kMostRangeRows = 16384;
 
 /// The cut that a call takes.
 Cut usual_cut(const AttentionDesc& desc);
+/// That of a call from plain rows of short sequences to outputs (plain/attend.cuh); tile -1: there is none.
+Cut plain_cut(const AttentionDesc& desc);
 /// What keys with room for so many tokens are packed for, and the cut of a call against some of them.
 Cut kept_packing(const AttentionDesc& desc, std::int64_t capacity);
 Cut kept_cut(const AttentionDesc& desc, std::int64_t capacity);

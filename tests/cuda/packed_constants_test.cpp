@@ -148,14 +148,17 @@ TEST_F(PackedConstants, HaveTheBitsThatPackingGivesThem) {
 }
 
 TEST_F(PackedConstants, OfKeyBlocksThatAreNoLeaves) {
-  // Sequences of which a block of threads has all rows, for blocks that end within leaves have them so alone.
+  // Sequences of which a block of threads has all rows, for blocks that end within leaves have them so alone:
+  // many of them, and few where scales have floors or groups of a key block's tokens.
   for (const std::int64_t key_block : {112, 96, 80}) {
-    Ask ask = of("int8", 8, 40, 197, 64);
-    ask.key_block = key_block, ask.name += " in blocks of " + std::to_string(key_block);
-    expect_same(ask);
-    ask.change = [](Recipe& r) { r.k = Granularity::block, r.v = Granularity::channel; };
-    ask.name += ", by groups";
-    expect_same(ask);
+    for (const int batch : {1, 8}) {
+      Ask ask = of("int8", batch, 40, 197, 64);
+      ask.key_block = key_block, ask.name += " in blocks of " + std::to_string(key_block);
+      expect_same(ask);
+      ask.change = [](Recipe& r) { r.k = Granularity::block, r.v = Granularity::channel; };
+      ask.name += ", by groups";
+      expect_same(ask);
+    }
   }
 }
 
@@ -178,8 +181,8 @@ TEST_F(PackedConstants, ArePackingsWhereScalesAreNotTheirOwn) {
   Ask ask = of("integer", 8, 40, 197, 64);
   ask.scheme = Scheme::integer;
   expect_none(ask, "a key's constants need its block's largest");
-  ask = of("int8 in blocks of 112", 1, 3, 197, 64);
-  ask.key_block = 112;
+  ask = of("int8_full in blocks of 112", 1, 3, 577, 64);
+  ask.scheme = Scheme::int8_full, ask.key_block = 112;
   expect_none(ask, "blocks of threads have parts that end within key blocks");
   ask = of("int8, K by block", 8, 40, 197, 64);
   ask.change = [](Recipe& r) { r.k = Granularity::block; };

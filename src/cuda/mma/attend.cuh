@@ -403,18 +403,26 @@ class Attention : protected Loads<S, kTile> {
     return {number, begin, min(size, known.keys - begin), known.first_slot + number};
   }
 
-  /// P V of the block into the outputs, so many channels at a time as leave registers for the rest.
-  /// kKeyTiles: of its keys.
+  /// P V of the block into the outputs. kKeyTiles: of its keys.
   template <int kKeyTiles>
   __device__ __forceinline__ void fold_values(const Rows& rows, Outputs<S, kTile.head_dim / 8>& outputs,
                                               const PWords<S, kKeyTiles>& p, const KeyBlock& block) {
+    fold_products(rows, outputs, block, [&](auto& pv, int first) {
+      multiply_pv<S::kP, S::kV, Tiles::kVRow>(pv, p.word, address_of_v(block), place_of_v(), first);
+    });
+  }
+  /// The same, so many channels at a time as leave registers for the rest: multiply(pv, first) makes P V of
+  /// those from tile `first` on.
+  template <class Multiply>
+  __device__ __forceinline__ void fold_products(const Rows& rows, Outputs<S, kTile.head_dim / 8>& outputs,
+                                                const KeyBlock& block, const Multiply& multiply) {
     constexpr bool kFew = kTile.head_dim > 128 || (ptx::kUnpacksE4m3 && S::kV == Operand::e4m3);
     constexpr int kSome = kFew ? 4 : std::min(kTile.head_dim / 8, 8);
     outputs.open(scheme_, rows);
 #pragma unroll
     for (int first = 0; first < kTile.head_dim / 8; first += kSome) {
       typename S::PvAcc pv[kSome][4];
-      multiply_pv<S::kP, S::kV, Tiles::kVRow>(pv, p.word, address_of_v(block), place_of_v(), first);
+      multiply(pv, first);
       const typename S::Channel unit = scheme_.channel({});
       if constexpr (LongRows<S>)
         outputs.fold(first, pv);

@@ -10,14 +10,18 @@
 namespace octet::cuda::mma {
 
 template <class S, Tile kTile>
-class RowsInTurn : Attention<S, kTile> {
+class RowsInTurn : protected Attention<S, kTile> {
   using Base = Attention<S, kTile>;
+
+ protected:
   using Base::call_, Base::shared_, Base::scheme_, Base::thread_;
   using typename Base::Queries;
   using typename Base::QueryRows;
   using typename Base::Rows;
   using typename Base::Shared;
   using typename Base::Tiles;
+
+ private:
   static constexpr int kTiles = Base::kTiles, kFewTiles = few_eights(kTile);  ///< of keys
   static constexpr int kKept = Tiles::kStages;
   static_assert((kKept == 2 || kKept == 3) && kTile.key_parts == 1 && !LongRows<S>,
@@ -65,26 +69,20 @@ class RowsInTurn : Attention<S, kTile> {
       ptx::commit_copies();
       typename Outputs<S, kTile.head_dim / 8>::Local local;
       Outputs<S, kTile.head_dim / 8> outputs(shared_.sums(blockDim.x / 32, threadIdx.x / 32), local);
-#pragma unroll 1
-      for (std::int32_t i = 0; has_block(i); ++i) {
-        if (turn == 0) {
-          // All groups of copies but the last ones, of the blocks behind and of the next rows.
-          if (i == 0)
-            ptx::wait_copies<kKept>();
-          else if (i == 1)
-            ptx::wait_copies<kKept - 1>();
-          else
-            ptx::wait_copies<1>();
-          __syncthreads();
-        }
-        if (!has_rows(turn)) continue;
-        const KeyBlock block = block_at(i);
-        // A third block goes as those before it: code of its own took longer (docs/cuda-measurements.md).
-        if (block.keys > kFewTiles * 8 || i > 1)
-          attend_block<kTiles>(rows, outputs, block, turn);
+      const auto arrived = [&](std::int32_t i) {
+        if (turn > 0) return;
+        // All groups of copies but the last ones, of the blocks behind and of the next rows.
+        if (i == 0)
+          ptx::wait_copies<kKept>();
+        else if (i == 1)
+          ptx::wait_copies<kKept - 1>();
         else
-          attend_block<kFewTiles>(rows, outputs, block, turn);
-      }
+          ptx::wait_copies<1>();
+        __syncthreads();
+      };
+      attend_blocks(rows, turn, arrived, [&](const auto& p, const KeyBlock& block) {
+        Base::fold_values(rows, outputs, p, block);
+      });
       if (turn == 0 && call_.next_starts == NextStarts::late) ptx::let_the_next_kernel_start();
       if (has_rows(turn)) end(rows, outputs, turn);
       if (!has_turn(turn + 1)) break;
@@ -94,7 +92,7 @@ class RowsInTurn : Attention<S, kTile> {
     }
   }
 
- private:
+ protected:
   /// What a block of threads computes. first: row.
   struct Place {
     std::int32_t sequence, head, first;
@@ -144,9 +142,26 @@ class RowsInTurn : Attention<S, kTile> {
     Base::load_q(q, Base::query_rows_of(q, begin, count), begin, count, query_buffer(turn));
   }
 
-  template <int kKeyTiles>
-  __device__ __forceinline__ void attend_block(Rows& rows, Outputs<S, kTile.head_dim / 8>& outputs,
-                                               const KeyBlock& block, std::int32_t turn) {
+  /// The warp's rows of a tile against all key blocks. arrived(i): before number i, of all warps; fold(p,
+  /// block): P V into the outputs.
+  template <class Arrived, class Fold>
+  __device__ __forceinline__ void attend_blocks(Rows& rows, std::int32_t turn, const Arrived& arrived,
+                                                const Fold& fold) {
+#pragma unroll 1
+    for (std::int32_t i = 0; has_block(i); ++i) {
+      arrived(i);
+      if (!has_rows(turn)) continue;
+      const KeyBlock block = block_at(i);
+      // A third block goes as those before it: code of its own took longer (docs/cuda-measurements.md).
+      if (block.keys > kFewTiles * 8 || i > 1)
+        attend_block<kTiles>(rows, block, turn, fold);
+      else
+        attend_block<kFewTiles>(rows, block, turn, fold);
+    }
+  }
+  template <int kKeyTiles, class Fold>
+  __device__ __forceinline__ void attend_block(Rows& rows, const KeyBlock& block, std::int32_t turn,
+                                               const Fold& fold) {
     const ReadPlaces places = Base::reads_.get(thread_);
     typename S::Acc acc[kKeyTiles][4];
     PWords<S, kKeyTiles> p;
@@ -156,7 +171,7 @@ class RowsInTurn : Attention<S, kTile> {
     weigh_block<Masses::of_quad, kTile.keys>(acc, p, rows, scheme_, call_, shared_.tiles.keys[block.number],
                                              block_constants<S>(call_, block), block, SeesAll{}, NoBias{},
                                              tile::opaque(block.keys == kKeyTiles * 8));
-    Base::fold_values(rows, outputs, p, block);
+    fold(p, block);
   }
 
   __device__ __forceinline__ void end(Rows& rows, Outputs<S, kTile.head_dim / 8>& outputs,

@@ -40,6 +40,11 @@ class Place {
                                        int step) const {
     ptx::load_matrices(words, ((tile + offset_) ^ (step * 32)) + sixteen * 16 * kRowBytes);
   }
+  /// Of rows of 16-bit elements (of_rows()), turned around: columns as operand B, two tiles of eight each.
+  __device__ __forceinline__ void load_turned(std::uint32_t (&words)[4], std::uint32_t tile, int sixteen,
+                                              int step) const {
+    ptx::load_matrices_turned(words, ((tile + offset_) ^ (step * 32)) + sixteen * 16 * kRowBytes);
+  }
 
  private:
   /// row, chunk: of the 16 bytes that the lane points to, in the first sixteen rows and step.
@@ -70,23 +75,43 @@ __device__ __forceinline__ void multiply_qk(Acc (&acc)[kTiles][4], const Place<k
   }
 }
 
-/// acc = P V of channels of tiles first ... first + kTiles - 1. v: shared address of rows of channels,
-/// kRowBytes of slots each.
-template <Operand kP, Operand kV, int kRowBytes, int kTiles, int kSteps, class Acc>
-__device__ __forceinline__ void multiply_pv(Acc (&acc)[kTiles][4], const std::uint32_t (&p)[kSteps][4],
-                                            std::uint32_t v, const Place<kRowBytes>& columns, int first) {
+/// acc = P V of so many channels. load(b, pair, step): of two tiles of eight channels and sixteen slots, as
+/// operand B.
+template <Operand kP, Operand kV, int kTiles, int kSteps, class Acc, class Load>
+__device__ __forceinline__ void multiply_p(Acc (&acc)[kTiles][4], const std::uint32_t (&p)[kSteps][4],
+                                           const Load& load) {
   set_all(acc, Acc{});
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
     for (int pair = 0; pair < kTiles / 2; ++pair) {
       std::uint32_t b[4];
-      columns.load(b, v, first / 2 + pair, step);
+      load(b, pair, step);
       const std::uint32_t low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
       ptx::multiply<kP, kV>(acc[2 * pair], p[step], low);
       ptx::multiply<kP, kV>(acc[2 * pair + 1], p[step], high);
     }
   }
+}
+
+/// acc = P V of channels of tiles first ... first + kTiles - 1. v: shared address of rows of channels,
+/// kRowBytes of slots each.
+template <Operand kP, Operand kV, int kRowBytes, int kTiles, int kSteps, class Acc>
+__device__ __forceinline__ void multiply_pv(Acc (&acc)[kTiles][4], const std::uint32_t (&p)[kSteps][4],
+                                            std::uint32_t v, const Place<kRowBytes>& columns, int first) {
+  multiply_p<kP, kV>(
+      acc, p, [&](std::uint32_t(&b)[4], int pair, int step) { columns.load(b, v, first / 2 + pair, step); });
+}
+
+/// The same of V whose rows are keys, kRowBytes of 16-bit channels each. rows: of_rows().
+template <Operand kP, Operand kV, int kRowBytes, int kTiles, int kSteps, class Acc>
+__device__ __forceinline__ void multiply_pv_by_keys(Acc (&acc)[kTiles][4],
+                                                    const std::uint32_t (&p)[kSteps][4], std::uint32_t v,
+                                                    const Place<kRowBytes>& rows, int first) {
+  static_assert(kV == Operand::f16 || kV == Operand::bf16, "ldmatrix turns pairs of bytes");
+  multiply_p<kP, kV>(acc, p, [&](std::uint32_t(&b)[4], int pair, int step) {
+    rows.load_turned(b, v, step, first / 2 + pair);
+  });
 }
 
 }  // namespace octet::cuda::mma

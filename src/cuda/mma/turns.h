@@ -7,19 +7,22 @@
 
 namespace octet::cuda::mma {
 
+/// What a block of threads begins with, in tiles of rows against one key block (64 channels;
+/// docs/cuda-measurements.md).
+inline constexpr double kBeginOfCopies = 1.2;
+
 /// A call's tiles of rows, of `heads` of all batch entries `tiles` each, against so many key blocks, and the
 /// blocks of threads that a processor holds at once.
 struct Turns {
   std::int64_t heads = 0, tiles = 0, key_blocks = 1, at_once = 1, processors = 1;
+  double begin = kBeginOfCopies;
 };
 
 /// Of one, two, four ... and all tiles of a head the fastest. The more a block of threads has, the less often
 /// one begins; but the fewer blocks there are, the more some processors have than others. Not so many that a
-/// fifth of the blocks that fit are not there. kBegin: what a block begins with, in tiles of rows against one
-/// key block (64 channels; docs/cuda-measurements.md).
+/// fifth of the blocks that fit are not there.
 inline std::int64_t row_tiles_of_block(const Turns& of) {
-  constexpr double kBegin = 1.2;
-  const double begin = kBegin / static_cast<double>(of.key_blocks);
+  const double begin = of.begin / static_cast<double>(of.key_blocks);
   std::int64_t best = 1;
   double least = 0;
   for (std::int64_t some = 1;; some = std::min(2 * some, of.tiles)) {
