@@ -349,9 +349,9 @@ OCTET_API octet_status octet_attend(const octet_plan* plan, const octet_attentio
 /* The two halves of octet_attend, for keys that serve many queries: cross-attention, many steps against one
  * prompt. octet_pack quantises K and V and lays them out in the workspace as the kernel reads them;
  * octet_attend_packed then computes args.q against them, as often as one likes, with the bits of
- * octet_attend (but on a GPU, where that takes plain windows of up to 64 tokens of 32 channels, or int8_half's
- * short sequences of 64, to outputs in one launch: there the two differ by roundings of float32, or of
- * int8_half's weights to f16, docs/cuda.md). Both take the args of octet_attend; plan, k, v, k_anchor,
+ * octet_attend (but on a GPU, where that takes plain windows of up to 64 tokens of 32 channels, or
+ * int8_half's short sequences of 64, to outputs in one launch: there the two differ by roundings of float32,
+ * or of int8_half's weights to f16, docs/cuda.md). Both take the args of octet_attend; plan, k, v, k_anchor,
  * cu_seqlens_k and workspace must be the same in both and their contents unchanged between (a kernel may read
  * k and v again; those of the SIMD backends do not). unsupported: qattn with plain operands, whose one scale
  * depends on q. */
