@@ -19,7 +19,7 @@ struct ShiftExp2Constants {
 /// negative quotient is a huge amount. The published kernel relies on this for far and for masked keys.
 template <class I32>
 OCTET_HD constexpr I32 shift_right_clamped(I32 a, I32 s) {
-#if defined(__CUDA_ARCH__)
+#if defined(__CUDACC__) && defined(__CUDA_ARCH__)
   I32 shifted;  // one instruction there
   asm("shr.s32 %0, %1, %2;" : "=r"(shifted) : "r"(a), "r"(s));
   return shifted;

@@ -11,6 +11,7 @@
 #include "cuda/attn/merged_number.cuh"
 #include "cuda/attn/row_store.cuh"
 #include "cuda/ptx/cluster.cuh"
+#include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/tile/quad.cuh"
 
 namespace octet::cuda::attn {
@@ -75,9 +76,7 @@ __device__ __forceinline__ void merge_in_cluster(const Call& call, StagedRow<kDi
     const int r = i / kChunks, channel = i % kChunks * kChunk;
     const bool is_there = i < all && channel < call.dim_v;
     i += step, is_last = __all_sync(tile::kAllLanes, i >= all);
-    const auto at = [](const float* number) {
-      return static_cast<std::uint32_t>(__cvta_generic_to_shared(number));
-    };
+    const auto at = [](const float* number) { return ptx::shared_address(number); };
     const RangesOfChunk<KeyRanges::kMostOfCluster> of(at(&lse_of(staged[r])), at(staged[r].number + channel),
                                                       is_there ? ranges : 0);
     if (is_last) ptx::arrive_at_cluster();  // this warp reads no more of other blocks

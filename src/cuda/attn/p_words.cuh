@@ -90,25 +90,14 @@ struct PWords {
   }
 
  private:
-  /// Two codes below the two lower bytes of `above`. Codes are in range, so nothing saturates; with a
-  /// conversion from f32 before it this is one instruction.
+  /// Two codes below the two lower bytes of `above`. Codes are in range, so nothing saturates.
   static __device__ __forceinline__ std::uint32_t bytes(std::int32_t low, std::int32_t high,
                                                         std::uint32_t above) {
-    std::uint32_t word;
-    if constexpr (S::kP == Operand::u8)
-      asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(high), "r"(low), "r"(above));
-    else
-      asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(high), "r"(low), "r"(above));
-    return word;
+    return S::kP == Operand::u8 ? ptx::u8_pair(low, high, above) : ptx::s8_pair(low, high, above);
   }
   /// Rounds codes that are not numbers of the format yet (DeviceLane::kPacksHalves).
   static __device__ __forceinline__ std::uint32_t pair(float low, float high) {
-    std::uint32_t word;
-    if constexpr (S::kP == Operand::f16)
-      asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-    else
-      asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-    return word;
+    return S::kP == Operand::f16 ? ptx::f16_pair(low, high) : ptx::bf16_pair(low, high);
   }
 };
 

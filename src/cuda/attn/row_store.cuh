@@ -7,6 +7,7 @@
 
 #include "cuda/attn/call.h"
 #include "cuda/attn/sequence.cuh"
+#include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/store.cuh"
 #include "numerics/contract.h"
 #include "numerics/formats.h"
@@ -24,21 +25,13 @@ struct F16Format {
   using Number = std::uint16_t;
   static constexpr int kOfWord = 2;
   static __device__ __forceinline__ Number number(float x) { return f16_from_f32(x); }
-  static __device__ __forceinline__ std::uint32_t word(const float* x) {
-    std::uint32_t pair;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x[1]), "f"(x[0]));
-    return pair;
-  }
+  static __device__ __forceinline__ std::uint32_t word(const float* x) { return ptx::f16_pair(x[0], x[1]); }
 };
 struct Bf16Format {
   using Number = std::uint16_t;
   static constexpr int kOfWord = 2;
   static __device__ __forceinline__ Number number(float x) { return bf16_from_f32(x); }
-  static __device__ __forceinline__ std::uint32_t word(const float* x) {
-    std::uint32_t pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x[1]), "f"(x[0]));
-    return pair;
-  }
+  static __device__ __forceinline__ std::uint32_t word(const float* x) { return ptx::bf16_pair(x[0], x[1]); }
 };
 /// Codes, which are numbers of s8.
 struct S8Format {

@@ -81,7 +81,7 @@ class RowsInTurn : protected Attention<S, kTile> {
         __syncthreads();
       };
       attend_blocks(rows, turn, arrived, [&](const auto& p, const KeyBlock& block) {
-        Base::fold_values(rows, outputs, p, block);
+        this->fold_values(rows, outputs, p, block);
       });
       if (turn == 0 && call_.next_starts == NextStarts::late) ptx::let_the_next_kernel_start();
       if (has_rows(turn)) end(rows, outputs, turn);
@@ -108,7 +108,7 @@ class RowsInTurn : protected Attention<S, kTile> {
             (group - sequence * call_.queries.groups) * call_.row_tiles * rows_a_turn()};
   }
   static __device__ __forceinline__ std::int32_t rows_a_turn() {
-    return tile::threads_along_x() / 32 * kRowsAWarp;
+    return ptx::threads_along_x() / 32 * kRowsAWarp;
   }
   /// Whether the block of threads has a tile of rows of this number, and the warp rows of it.
   __device__ __forceinline__ bool has_turn(std::int32_t turn) const {

@@ -4,6 +4,7 @@
 
 #include "cuda/mma/tile.h"
 #include "cuda/ptx/cp_async.cuh"
+#include "cuda/ptx/lane.cuh"
 #include "cuda/tile/kept.cuh"
 #include "cuda/tile/swizzle.cuh"
 #include "cuda/tile/threads.cuh"
@@ -30,7 +31,7 @@ class RowCopy {
   static __device__ __forceinline__ void copy(std::uint32_t to, const std::byte* from, std::int64_t row_bytes,
                                               int rows) {
     constexpr int kFullTurn = kWarps * kRowsATurn, kTurns = (kRows + kFullTurn - 1) / kFullTurn;
-    const int threads = tile::threads_along_x();
+    const int threads = ptx::threads_along_x();
     if (threads == kWarps * 32) [[likely]] {
       const bool all = kRows % kFullTurn == 0 && rows == kRows;
       const int left = rows - static_cast<int>(threadIdx.x / kTogether);
@@ -69,7 +70,7 @@ class RowCopy {
 /// Bytes that lie together, a multiple of 16.
 template <int kBytes>
 __device__ __forceinline__ void copy_bytes(std::uint32_t to, const std::byte* from) {
-  const int step = tile::threads_along_x() * 16;
+  const int step = ptx::threads_along_x() * 16;
   for (int i = static_cast<int>(threadIdx.x) * 16; i < kBytes; i += step) ptx::copy_async(to + i, from + i);
 }
 

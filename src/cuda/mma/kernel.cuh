@@ -7,6 +7,7 @@
 #include "cuda/mma/attend.cuh"
 #include "cuda/mma/attend_in_turn.cuh"
 #include "cuda/mma/attend_lone.cuh"
+#include "cuda/ptx/shared.cuh"
 
 namespace octet::cuda::mma {
 
@@ -39,7 +40,7 @@ constexpr int blocks_a_processor() {
 template <class S, int kIndex>
 __global__ void __launch_bounds__(kMostWarps * 32, blocks_a_processor<S, kTileTable[kIndex]>())
     attend(const __grid_constant__ Call call) {
-  extern __shared__ __align__(512) std::byte memory[];
+  OCTET_DYNAMIC_SHARED(memory, 512);
   if (call.is_placed_by_memory) ptx::wait_for_earlier_kernels();
   constexpr Tile kTile = kTileTable[kIndex];
   auto& shared = *reinterpret_cast<SharedPlan<S, kTile>*>(memory);

@@ -174,7 +174,7 @@ template <template <class> class Scheme, int kIndex>
 __global__ __launch_bounds__(kThreads,
                              kBlocksOfProcessor) void attend(const __grid_constant__ Call call,
                                                              const __grid_constant__ PlainSequences plain) {
-  extern __shared__ __align__(512) std::byte memory[];
+  OCTET_DYNAMIC_SHARED(memory, 512);
   using Shared = mma::SharedPlan<Scheme<DeviceLane>, mma::kTileTable[kIndex]>;
   Attention<Scheme, kIndex>(call, plain, *reinterpret_cast<Shared*>(memory)).run();
 }

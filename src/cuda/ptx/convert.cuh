@@ -30,6 +30,31 @@ __device__ __forceinline__ std::uint32_t f16_pair_of_bf16(std::uint32_t pair) {
   return word;
 }
 
+/// Two numbers as f16, or bf16, `low` in the lower half, rounded to nearest even.
+__device__ __forceinline__ std::uint32_t f16_pair(float low, float high) {
+  std::uint32_t word;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+__device__ __forceinline__ std::uint32_t bf16_pair(float low, float high) {
+  std::uint32_t word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+
+/// Two integers as bytes, saturated, `low` in the lowest, and above them the two lower bytes of `above`. With
+/// a conversion from f32 before it this is one instruction.
+__device__ __forceinline__ std::uint32_t u8_pair(std::int32_t low, std::int32_t high, std::uint32_t above) {
+  std::uint32_t word;
+  asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(high), "r"(low), "r"(above));
+  return word;
+}
+__device__ __forceinline__ std::uint32_t s8_pair(std::int32_t low, std::int32_t high, std::uint32_t above) {
+  std::uint32_t word;
+  asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(high), "r"(low), "r"(above));
+  return word;
+}
+
 /// Four numbers of e4m3 in a word, `a` in its lowest byte, rounded to nearest and at most 448. sm_89 and
 /// newer.
 __device__ __forceinline__ std::uint32_t e4m3_of(float a, float b, float c, float d) {

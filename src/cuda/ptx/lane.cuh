@@ -1,4 +1,4 @@
-// The lane of a thread (PTX ISA, special registers).
+// The lane of a thread, and the threads of its block (PTX ISA, special registers).
 #pragma once
 
 namespace octet::cuda::ptx {
@@ -8,6 +8,13 @@ __device__ __forceinline__ int lane() {
   int number;
   asm volatile("mov.u32 %0, %%laneid;" : "=r"(number));
   return number;
+}
+
+/// blockDim.x, read anew: the compiler would keep it, and what is made of it, all through a loop.
+__device__ __forceinline__ int threads_along_x() {
+  int threads;
+  asm volatile("mov.u32 %0, %%ntid.x;" : "=r"(threads));
+  return threads;
 }
 
 }  // namespace octet::cuda::ptx

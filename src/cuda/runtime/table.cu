@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cuda/runtime/launch.cuh"
+
 namespace octet::cuda::runtime {
 namespace {
 
@@ -28,9 +30,10 @@ int put_table(const std::vector<float>& table, float* to, void* stream) {
     Part part;
     part.count = static_cast<int>(std::min<std::size_t>(Part::kMost, table.size() - at));
     std::memcpy(part.number, table.data() + at, static_cast<std::size_t>(part.count) * sizeof(float));
-    put_part<<<1, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(part, to + at);
+    const cudaError_t error = launch_in_order(put_part, 1, kThreads, stream, part, to + at);
+    if (error != cudaSuccess) return static_cast<int>(error);
   }
-  return static_cast<int>(cudaGetLastError());
+  return static_cast<int>(cudaSuccess);
 }
 
 }  // namespace octet::cuda::runtime

@@ -1,15 +1,9 @@
 // Threads of a block, numbered through: warps along x have rows of their own, those along y the same rows and
 // a part of the keys.
 #pragma once
+#include "cuda/ptx/lane.cuh"
 
 namespace octet::cuda::tile {
-
-/// blockDim.x, read anew: the compiler would keep it, and what is made of it, all through a loop.
-__device__ __forceinline__ int threads_along_x() {
-  int threads;
-  asm volatile("mov.u32 %0, %%ntid.x;" : "=r"(threads));
-  return threads;
-}
 
 template <int kKeyParts>
 struct Threads {

@@ -15,6 +15,7 @@ namespace octet::on_host {
 
 LaneWords* lane_words;
 unsigned* lane_turn;
+void** lane_places;
 
 namespace {
 
@@ -42,6 +43,7 @@ struct Block {
 struct Warp {
   Meeting meeting;
   LaneWords words;
+  void* places[kWarp];
 };
 struct Thread {
   fiber rest;  ///< of its way, or none
@@ -98,6 +100,7 @@ void resume(Thread& thread) {
   current = &thread;
   threadIdx = thread.place, blockIdx = thread.block->place;
   lane_words = &thread.warp->words, lane_turn = &thread.turn;
+  lane_places = thread.warp->places;
   thread.rest = std::move(thread.rest).resume();
 }
 
@@ -115,9 +118,9 @@ bool run_warp(std::size_t first, std::size_t end) {
   return has_gone;
 }
 
-void run_beside(unsigned threads, const std::function<void()>& thread) {
+void run_beside(dim3 of_block, const std::function<void()>& thread) {
   static boost::context::pooled_fixedsize_stack stacks(kStack);
-  const unsigned warps = (threads + kWarp - 1) / kWarp;
+  const unsigned threads = of_block.x * of_block.y, warps = (threads + kWarp - 1) / kWarp;
   all_threads.clear();
   all_warps.assign(all_blocks.size() * warps, {});
   together = {static_cast<int>(all_blocks.size() * threads)};
@@ -132,7 +135,7 @@ void run_beside(unsigned threads, const std::function<void()>& thread) {
         leave(current->warp->meeting), leave(current->block->meeting), leave(together);
         return std::move(scheduler);
       });
-      all_threads.push_back({std::move(way), {i, 0, 0}, &all_blocks[b], &warp});
+      all_threads.push_back({std::move(way), {i % of_block.x, i / of_block.x, 0}, &all_blocks[b], &warp});
     }
   }
   while (together.threads > 0) {
@@ -153,7 +156,7 @@ void launch(dim3 blocks, dim3 threads, std::size_t shared_bytes, unsigned beside
             const std::function<void()>& thread) {
   blockDim = threads, gridDim = blocks;
   if (shared_bytes > kMostShared) fail("more shared memory than a block has");
-  if (threads.x > kMostThreads || threads.y * threads.z != 1) fail("more threads than a block has here");
+  if (threads.x * threads.y > kMostThreads || threads.z != 1) fail("more threads than a block has here");
   if (blocks.x % beside != 0 || beside > kMostBeside) fail("blocks that are no whole clusters");
   for (unsigned z = 0; z < blocks.z; ++z)
     for (unsigned y = 0; y < blocks.y; ++y)
@@ -161,7 +164,7 @@ void launch(dim3 blocks, dim3 threads, std::size_t shared_bytes, unsigned beside
         all_blocks.clear();
         for (unsigned i = 0; i < beside; ++i) all_blocks.push_back({{}, {x + i, y, z}, shared[i]});
         for (const Block& of : all_blocks) std::memset(of.shared, 0xff, shared_bytes);
-        run_beside(threads.x, thread);
+        run_beside(threads, thread);
       }
 }
 
@@ -170,6 +173,10 @@ uint4* dynamic_shared_of(unsigned rank) { return all_blocks[rank].shared; }
 void wait_for_warp() { wait_at(current->warp->meeting); }
 void wait_for_block() { wait_at(current->block->meeting); }
 void wait_for_blocks_beside() { wait_at(together); }
+bool is_last_of_warp() {
+  const Meeting& meeting = current->warp->meeting;
+  return meeting.waiting + 1 == meeting.threads;
+}
 void let_others_go() {
   has_let_others_go = true;
   go_away();

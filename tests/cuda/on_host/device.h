@@ -5,7 +5,7 @@
 //
 // note: what it does not have is what races or overlaps: blocks of threads run one after the other, copies
 // are done when they are asked for, and a thread goes on until it waits. compute-sanitizer and the GPU see to
-// that.
+// that. Nor has it the roundings of the matrix units and of the GPU's exponential.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -17,8 +17,6 @@
 #include <functional>
 #include <type_traits>
 
-// The library's own CUDA backend, which refuses everything here, has the same names.
-#define cuda cuda_on_host
 #define __CUDA_ARCH__ 900
 #undef __shared__
 #define __shared__ static
@@ -89,6 +87,17 @@ unsigned joined_halves(unsigned a, unsigned b, const Join& join) {
 /// How many of the block's threads say so; of the block.
 int votes(bool vote);
 
+/// Of the warp's lanes. The last that comes works for all, before any goes on.
+extern void** lane_places;
+bool is_last_of_warp();
+/// work(of): of(lane) is the `own` of each; of the warp.
+template <class T, class Work>
+void work_together(T& own, const Work& work) {
+  lane_places[lane()] = &own;
+  if (is_last_of_warp()) work([](int lane) -> T& { return *static_cast<T*>(lane_places[lane]); });
+  wait_for_warp();
+}
+
 }  // namespace octet::on_host
 
 // CUDA C++ Programming Guide, "Warp Vote, Reduce and Shuffle Functions": all lanes take part in all of them.
@@ -105,6 +114,14 @@ T __reduce_max_sync(unsigned, T x) {
     return most;
   });
 }
+template <class T>
+T __reduce_add_sync(unsigned, T x) {
+  return octet::on_host::joined(x, [&](const auto& of) {
+    T sum = of(0);
+    for (int i = 1; i < 32; ++i) sum += of(i);
+    return sum;
+  });
+}
 inline int __any_sync(unsigned, int vote) {
   return octet::on_host::joined(vote, [](const auto& of) {
     bool any = false;
@@ -114,8 +131,9 @@ inline int __any_sync(unsigned, int vote) {
 }
 inline int __all_sync(unsigned, int vote) { return !__any_sync(~0u, !vote); }
 template <class T>
-T __shfl_sync(unsigned, T x, int from) {
-  return octet::on_host::joined(x, [&](const auto& of) { return of(from % 32); });
+T __shfl_sync(unsigned, T x, int from, int width = 32) {
+  const int first = octet::on_host::lane() / width * width;
+  return octet::on_host::joined(x, [&](const auto& of) { return of(first + from % width); });
 }
 template <class T>
 T __shfl_xor_sync(unsigned, T x, int mask) {
@@ -136,6 +154,30 @@ T __shfl_down_sync(unsigned, T x, int by) {
 // Intrinsics".
 
 using std::max, std::min;
+// Of what becomes an integer.
+inline int min(int a, int b) { return std::min(a, b); }
+inline int max(int a, int b) { return std::max(a, b); }
+inline float __uint_as_float(unsigned x) {
+  float number;
+  std::memcpy(&number, &x, sizeof x);
+  return number;
+}
+inline unsigned __float_as_uint(float x) {
+  unsigned bits;
+  std::memcpy(&bits, &x, sizeof x);
+  return bits;
+}
+inline float __fdividef(float a, float b) { return a / b; }
+inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(std::uint64_t{a} * b >> 32); }
+inline int __mulhi(int a, int b) { return static_cast<int>(std::int64_t{a} * b >> 32); }
+inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
+inline int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(x)); }
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __dp4a(int a, int b, int sum) {
+  for (int i = 0; i < 4; ++i)
+    sum += static_cast<std::int8_t>(a >> 8 * i) * static_cast<std::int8_t>(b >> 8 * i);
+  return sum;
+}
 inline bool __isGlobal(const void*) { return true; }
 template <class T>
 T __ldg(const T* from) {
@@ -144,6 +186,8 @@ T __ldg(const T* from) {
 inline void __threadfence() {}
 inline void __nanosleep(unsigned) { octet::on_host::let_others_go(); }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsqrt_rn(float x) { return std::sqrt(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned places) {

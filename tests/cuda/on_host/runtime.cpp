@@ -4,7 +4,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "cuda/runtime/clusters.h"
 #include "cuda/runtime/device.h"
+#include "cuda/wgmma/launch.h"
 
 namespace octet::cuda::runtime {
 
@@ -27,7 +29,12 @@ int may_overlap(const void*, bool* overlaps) {
   return cudaSuccess;
 }
 
+std::int64_t clusters_at_once(const ClusterShape&) { return processors(); }
+
 }  // namespace octet::cuda::runtime
+
+/// None of Hopper's own kernels, of which the host has no instruction.
+const octet::cuda::wgmma::Kernels* octet::cuda::wgmma::kernels_of(Scheme, Form) { return nullptr; }
 
 extern "C" {
 
@@ -40,8 +47,15 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   *memory = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
   return *memory || bytes == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
 }
+cudaError_t cudaMallocHost(void** memory, std::size_t bytes) { return cudaMalloc(memory, bytes); }
 cudaError_t cudaFree(void* memory) {
   std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* memory) { return cudaFree(memory); }
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* all) {
+  constexpr std::size_t kBytes = std::size_t{1} << 30;
+  *free = *all = kBytes;
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void* to, int byte, std::size_t bytes) {
@@ -55,23 +69,36 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
   std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
+cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::size_t pitch,
+                         std::size_t width, std::size_t rows, cudaMemcpyKind) {
+  for (std::size_t i = 0; i < rows; ++i)
+    std::memcpy(static_cast<std::byte*>(to) + i * to_pitch, static_cast<const std::byte*>(from) + i * pitch,
+                width);
+  return cudaSuccess;
+}
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t) {
   return cudaMemcpy(to, from, bytes, kind);
 }
 cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t) { return "not on the host"; }
 
-// Of times, graphs and streams there is nothing to see here.
+// Streams are in order anyway; of times and graphs there is nothing to see here.
 cudaError_t cudaEventCreate(cudaEvent_t*) { return cudaErrorNotSupported; }
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaErrorNotSupported; }
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaErrorNotSupported; }
 cudaError_t cudaEventElapsedTime(float*, cudaEvent_t, cudaEvent_t) { return cudaErrorNotSupported; }
 cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaErrorNotSupported; }
-cudaError_t cudaStreamCreate(cudaStream_t*) { return cudaErrorNotSupported; }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t*, unsigned) { return cudaErrorNotSupported; }
-cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaErrorNotSupported; }
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  static char any;
+  *stream = reinterpret_cast<cudaStream_t>(&any);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
+cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) { return cudaErrorNotSupported; }
 cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*) { return cudaErrorNotSupported; }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long) {

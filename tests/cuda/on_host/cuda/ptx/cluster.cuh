@@ -20,6 +20,7 @@ T load_of(std::uint32_t rank, std::uint32_t at) {
 inline std::uint32_t load_word_of(std::uint32_t rank, std::uint32_t at) {
   return load_of<std::uint32_t>(rank, at);
 }
+inline float4 load_four_of(std::uint32_t rank, std::uint32_t at) { return load_of<float4>(rank, at); }
 inline uint2 load_two_of(std::uint32_t rank, std::uint32_t at) { return load_of<uint2>(rank, at); }
 
 }  // namespace octet::cuda::ptx

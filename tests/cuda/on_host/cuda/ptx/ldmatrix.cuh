@@ -23,15 +23,31 @@ void store_shared(std::uint32_t at, const T& x) {
   std::memcpy(place_of(at), &x, sizeof x);
 }
 
+inline void load_matrices(std::uint32_t (&words)[4], std::uint32_t address) {
+  struct {
+    std::uint32_t address, *words;
+  } own{address, words};
+  on_host::work_together(own, [](const auto& of) {
+    for (int lane = 0; lane < 32; ++lane)
+      for (int i = 0; i < 4; ++i)
+        of(lane).words[i] = load_shared<std::uint32_t>(of(8 * i + lane / 4).address +
+                                                       static_cast<std::uint32_t>(lane % 4 * 4));
+  });
+}
 inline void load_matrices_turned(std::uint32_t (&words)[4], std::uint32_t address) {
-  const auto column = static_cast<std::uint32_t>(on_host::lane() / 4 * 2);
-  const int row = on_host::lane() % 4 * 2;
-  for (int i = 0; i < 4; ++i) {
-    words[i] = on_host::joined(address, [&](const auto& rows) {
-      const auto pair = [&](int r) { return load_shared<std::uint16_t>(rows(8 * i + r) + column); };
-      return std::uint32_t{pair(row)} | std::uint32_t{pair(row + 1)} << 16;
-    });
-  }
+  struct {
+    std::uint32_t address, *words;
+  } own{address, words};
+  on_host::work_together(own, [](const auto& of) {
+    for (int lane = 0; lane < 32; ++lane)
+      for (int i = 0; i < 4; ++i) {
+        const auto half = [&](int row) {
+          return std::uint32_t{
+              load_shared<std::uint16_t>(of(8 * i + row).address + static_cast<std::uint32_t>(lane / 4 * 2))};
+        };
+        of(lane).words[i] = half(lane % 4 * 2) | half(lane % 4 * 2 + 1) << 16;
+      }
+  });
 }
 
 }  // namespace octet::cuda::ptx
