@@ -152,17 +152,23 @@ void run_beside(dim3 of_block, const std::function<void()>& thread) {
 
 }  // namespace
 
-void launch(dim3 blocks, dim3 threads, std::size_t shared_bytes, unsigned beside,
+void launch(dim3 blocks, dim3 threads, std::size_t shared_bytes, dim3 cluster,
             const std::function<void()>& thread) {
   blockDim = threads, gridDim = blocks;
   if (shared_bytes > kMostShared) fail("more shared memory than a block has");
   if (threads.x * threads.y > kMostThreads || threads.z != 1) fail("more threads than a block has here");
-  if (blocks.x % beside != 0 || beside > kMostBeside) fail("blocks that are no whole clusters");
-  for (unsigned z = 0; z < blocks.z; ++z)
-    for (unsigned y = 0; y < blocks.y; ++y)
-      for (unsigned x = 0; x < blocks.x; x += beside) {
+  const bool are_whole = blocks.x % cluster.x == 0 && blocks.y % cluster.y == 0 && blocks.z % cluster.z == 0;
+  const unsigned beside = cluster.x * cluster.y * cluster.z;
+  if (!are_whole || beside > kMostBeside) fail("blocks that are no whole clusters");
+  for (unsigned z = 0; z < blocks.z; z += cluster.z)
+    for (unsigned y = 0; y < blocks.y; y += cluster.y)
+      for (unsigned x = 0; x < blocks.x; x += cluster.x) {
         all_blocks.clear();
-        for (unsigned i = 0; i < beside; ++i) all_blocks.push_back({{}, {x + i, y, z}, shared[i]});
+        for (unsigned i = 0; i < beside; ++i) {
+          const unsigned row = i / cluster.x;
+          const uint3 place{x + i % cluster.x, y + row % cluster.y, z + row / cluster.y};
+          all_blocks.push_back({{}, place, shared[i]});
+        }
         for (const Block& of : all_blocks) std::memset(of.shared, 0xff, shared_bytes);
         run_beside(threads, thread);
       }

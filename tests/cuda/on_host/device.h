@@ -32,9 +32,9 @@ extern dim3 blockDim, gridDim;
 
 namespace octet::on_host {
 
-/// Runs a kernel: `thread()` by each thread of each block, so many blocks beside each other; such blocks have
-/// no static shared memory.
-void launch(dim3 blocks, dim3 threads, std::size_t shared_bytes, unsigned beside,
+/// Runs a kernel: `thread()` by each thread of each block, those of a cluster beside each other; such blocks
+/// have no static shared memory.
+void launch(dim3 blocks, dim3 threads, std::size_t shared_bytes, dim3 cluster,
             const std::function<void()>& thread);
 
 /// Of the block that runs, or of another of those beside it; bytes that a kernel reads before it has written

@@ -10,7 +10,7 @@ namespace octet::cuda::runtime {
 template <class... Given>
 cudaError_t launch(void (*kernel)(Given...), dim3 blocks, dim3 threads, std::size_t shared_bytes, void*,
                    const std::type_identity_t<Given>&... given) {
-  on_host::launch(blocks, threads, shared_bytes, 1, [&] { kernel(given...); });
+  on_host::launch(blocks, threads, shared_bytes, dim3(1), [&] { kernel(given...); });
   return cudaSuccess;
 }
 template <class... Given>

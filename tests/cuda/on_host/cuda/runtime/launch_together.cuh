@@ -8,7 +8,7 @@ namespace octet::cuda::runtime {
 template <class... Given>
 cudaError_t launch_together(void (*kernel)(Given...), dim3 blocks, dim3 threads, std::size_t shared_bytes,
                             void*, const std::type_identity_t<Given>&... given) {
-  on_host::launch(blocks, threads, shared_bytes, blocks.x, [&] { kernel(given...); });
+  on_host::launch(blocks, threads, shared_bytes, blocks, [&] { kernel(given...); });
   return cudaSuccess;
 }
 
