@@ -161,13 +161,14 @@ Status launched(int error, const char* what) {
                               cudaGetErrorString(static_cast<cudaError_t>(error))};
 }
 
-mma::Grid grid_of(const AttentionDesc& d, const Cut& cut) {
+/// shared_bytes: of a block of threads.
+mma::Grid grid_of(const AttentionDesc& d, const Cut& cut, std::int64_t shared_bytes) {
   mma::Grid grid;
   grid.warps = cut.warps;
   grid.groups =
       static_cast<std::int32_t>(groups_of(d, d.tokens_q, cut.row_tiles * grid.warps * mma::kRowsAWarp));
   grid.heads = static_cast<std::int32_t>(d.heads_q);
-  grid.shared_bytes = kernels_for(d, cut).shared_bytes(cut.tile, cut.warps);
+  grid.shared_bytes = shared_bytes;
   // Where a row has several key blocks a processor is kept from having more blocks of threads than it must:
   // others would have less, and with the next call's beside them the more (docs/cuda-measurements.md).
   const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1);
@@ -273,9 +274,10 @@ Status attend_by_hopper(const AttentionDesc& d, Call call, const Cut& cut, std::
 Status attend_packed_keys(const AttentionDesc& d, Call call, const Cut& cut, std::byte* parts, void* stream) {
   if (cut.family == Family::wgmma) return attend_by_hopper(d, call, cut, parts, stream);
   if (cut.ranges > 0) return attend_ranges(d, call, cut, parts, stream);
-  const mma::Grid grid = grid_of(d, cut);
+  const mma::Kernels& kernels = kernels_for(d, cut);
+  const mma::Grid grid = grid_of(d, cut, kernels.shared_bytes(cut.tile, cut.warps));
   call.next_starts = next_starts(d, cut);
-  return launched(kernels_for(d, cut).attend(call, cut.tile, grid, stream), "attention");
+  return launched(kernels.attend(call, cut.tile, grid, stream), "attention");
 }
 
 }  // namespace
@@ -323,7 +325,8 @@ Result<bool> attend_plain(const AttentionDesc& d, const AttentionArgs& args,
     is_launched = window::launch(asked, call, plain, args.stream, error);
   } else {
     call.next_starts = next_starts(d, cut);
-    is_launched = plain::launch(cut.tile, grid_of(d, cut), call, plain, args.stream, error);
+    is_launched = plain::launch(cut.tile, grid_of(d, cut, plain::shared_bytes(cut.tile, cut.warps)), call,
+                                plain, args.stream, error);
   }
   if (!is_launched) return false;
   OCTET_TRY(launched(error, "attention"));

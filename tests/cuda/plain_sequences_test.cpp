@@ -19,13 +19,15 @@ class PlainSequences : public PlainCalls {
 };
 
 TEST_F(PlainSequences, HaveTheOutputsOfTheHalves) {
-  // Tiles of rows and sixteens of keys that end within, one and two key blocks, and few of either.
+  // Tiles of rows and sixteens of keys that end within, one to three key blocks, and few of either.
   for (const DType dtype : {DType::bf16, DType::f16})
     for (const Lengths& lengths :
          {Lengths{1, 3, 197, 197}, Lengths{8, 12, 197, 197}, Lengths{2, 2, 256, 256}, Lengths{3, 2, 128, 128},
-          Lengths{3, 2, 129, 129}, Lengths{2, 3, 127, 145}, Lengths{2, 3, 65, 81}, Lengths{4, 2, 77, 77},
-          Lengths{4, 2, 50, 50}, Lengths{2, 2, 1, 1}, Lengths{2, 2, 17, 255}, Lengths{2, 2, 300, 5},
-          Lengths{1, 2, 4096, 77}, Lengths{1, 2, 1, 200}}) {
+          Lengths{3, 2, 129, 129}, Lengths{2, 3, 127, 145},  Lengths{2, 3, 65, 81},   Lengths{4, 2, 77, 77},
+          Lengths{4, 2, 50, 50},   Lengths{2, 2, 1, 1},      Lengths{2, 2, 17, 255},  Lengths{2, 2, 300, 5},
+          Lengths{1, 2, 4096, 77}, Lengths{1, 2, 1, 200},    Lengths{1, 1, 197, 197}, Lengths{1, 1, 150, 129},
+          Lengths{1, 2, 257, 257}, Lengths{2, 3, 261, 261},  Lengths{1, 2, 64, 288},  Lengths{1, 2, 33, 300},
+          Lengths{2, 1, 384, 384}, Lengths{1, 1, 1000, 272}, Lengths{1, 2, 1, 273}}) {
       // The halves of calls of few heads cut their keys in parts, which have maxima of their own, and so
       // other codes of P.
       Ask ask = of(lengths, dtype);
@@ -37,6 +39,9 @@ TEST_F(PlainSequences, HaveTheOutputsOfTheHalves) {
 TEST_F(PlainSequences, OfManyHeadsKeepKeysForSeveralTilesOfRows) {
   expect_same(of({100, 8, 197, 197}));
   expect_same(of({150, 8, 65, 130}, DType::f16));
+  Ask ask = of({40, 16, 257, 257});
+  ask.seldom = 1;
+  expect_same(ask);
 }
 
 TEST_F(PlainSequences, OfKeyBlocksThatAreNoTiles) {
@@ -47,12 +52,23 @@ TEST_F(PlainSequences, OfKeyBlocksThatAreNoTiles) {
       ask.key_block = key_block, ask.name = title(ask);
       expect_same(ask);
     }
+  // Of a third block some keys at a time have maxima of their own.
+  for (const std::int64_t key_block : {112, 80, 48, 16})
+    for (const std::int64_t tokens :
+         {3 * key_block, 3 * key_block - 15, 2 * key_block + 1, 2 * key_block + 16}) {
+      Ask ask = of({2, 3, tokens, tokens});
+      ask.key_block = key_block, ask.name = title(ask), ask.seldom = 1;
+      expect_same(ask);
+    }
 }
 
 TEST_F(PlainSequences, TellTheLse) {
-  Ask ask = of({100, 8, 197, 197});
-  ask.wants_lse = true, ask.name += ", LSE";
-  expect_same(ask);
+  for (const Lengths& lengths :
+       {Lengths{100, 8, 197, 197}, Lengths{1, 1, 197, 197}, Lengths{2, 1, 257, 257}}) {
+    Ask ask = of(lengths);
+    ask.wants_lse = true, ask.name += ", LSE", ask.seldom = 1;
+    expect_same(ask);
+  }
 }
 
 TEST_F(PlainSequences, MayLieTokensBeforeHeads) {
@@ -73,7 +89,7 @@ TEST_F(PlainSequences, MakeZerosOfRowsThatAreNotFinite) {
 }
 
 TEST_F(PlainSequences, GoByHalvesWhereThereIsNoKernel) {
-  expect_halves(of({2, 2, 197, 257}), "more than two key blocks");
+  expect_halves(of({2, 2, 197, 385}), "more than three key blocks");
   Ask ask = of({2, 2, 197, 197});
   ask.mask = Mask::causal;
   expect_halves(ask, "rows do not see all keys");

@@ -138,6 +138,7 @@ __device__ __forceinline__ void end_part(const S& scheme, const Outputs<S, kTile
 #pragma unroll
   for (int i = 0; i < kTiles / 2; ++i) outs[i] = other.out[i][lane];
   const StateOfRow<S> own{row.state, row.blocks_seen}, of_other = other.row[lane / 4];
+  __syncwarp();  // `staged` may be where they were
   const StateOfRow<S>&before = kOwn == Own::before ? own : of_other,
         &after = kOwn == Own::before ? of_other : own;
   row.state = S::Merge::merge(before.state, after.state);

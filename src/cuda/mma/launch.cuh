@@ -102,7 +102,7 @@ class Launches {
     constexpr Tile kTile = kTileTable[kIndex];
     if (kTile.lone_blocks > 0 ? !attn::LongRows<S> : kTile.key_parts > 1 && !attn::MergesParts<S>)
       return false;
-    if (kTile.kept_blocks > 0 && attn::LongRows<S>) return false;
+    if (kTile.kept_blocks > 0 && (attn::LongRows<S> || kTile.key_parts > 1)) return false;
     const bool has_all = kTile.computed == kTile.keys && kTile.kept_blocks == 0;
     return kTiles != Tiles::none && (has_all || kTiles == Tiles::narrow_too);
   }

@@ -23,13 +23,11 @@ template <int kRowBytes>
 class Place {
  public:
   /// As operand A, rows of which a fragment has sixteen; their halves change places where `flipped` is 8.
-  static __device__ __forceinline__ Place of_rows(int flipped = 0) {
-    const int lane = static_cast<int>(threadIdx.x % 32);
+  static __device__ __forceinline__ Place of_rows(int flipped = 0, int lane = own_lane()) {
     return {(lane & 15) ^ flipped, lane >> 4};
   }
   /// As operand B: two tiles of eight columns each.
-  static __device__ __forceinline__ Place of_columns() {
-    const int lane = static_cast<int>(threadIdx.x % 32);
+  static __device__ __forceinline__ Place of_columns(int lane = own_lane()) {
     return {(lane & 7) + (lane >> 4) * 8, lane >> 3 & 1};
   }
   /// One that was made before: an offset in tiles, or a shared address in one.
@@ -47,6 +45,7 @@ class Place {
   }
 
  private:
+  static __device__ __forceinline__ int own_lane() { return static_cast<int>(threadIdx.x % 32); }
   /// row, chunk: of the 16 bytes that the lane points to, in the first sixteen rows and step.
   __device__ __forceinline__ Place(int row, int chunk) : offset_(tile::chunk_offset<kRowBytes>(row, chunk)) {}
   std::uint32_t offset_;

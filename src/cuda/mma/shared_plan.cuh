@@ -54,6 +54,11 @@ struct PartsOfTile {
   using Parts = PartsOfRows<S, kTile.head_dim / 8, kTile.key_parts>;
 };
 template <class S, Tile kTile>
+requires(kTile.key_parts > 1 && kTile.kept_blocks > 0) struct PartsOfTile<S, kTile> {
+  using Sums = typename Outputs<S, kTile.head_dim / 8>::Shared;
+  struct Parts {};  // they lie over rows of Q
+};
+template <class S, Tile kTile>
 requires(kTile.lone_blocks > 0) struct PartsOfTile<S, kTile> {
   struct Sums {};
   using Parts = LoneParts<S, kTile.head_dim, kTile.key_parts>;

@@ -23,8 +23,8 @@ inline constexpr std::int32_t kMostWarps = 4;
 /// of Swin; wider key blocks than 128 would not leave registers for outputs. Behind them those whose keys are
 /// cut in parts, which schemes have that merge them, not of 64 places, for the build's sake, and those that
 /// leave places out, of few schemes: 197 keys are two blocks of 112 (docs/cuda-measurements.md). Then those
-/// for rows of one or two key blocks, of schemes of long rows, and those that keep keys, of the few schemes
-/// that leave places out.
+/// for rows of one or two key blocks, of schemes of long rows, those that keep keys, of the few schemes that
+/// leave places out, and those that keep keys in parts, of kernels that make codes themselves (cuda/plain).
 inline constexpr Tile kTileTable[] = {{32, 64},
                                       {64, 64},
                                       {64, 128},
@@ -39,7 +39,9 @@ inline constexpr Tile kTileTable[] = {{32, 64},
                                       {64, 128, 2, 128, 2},
                                       {64, 128, 2, 112, 2},
                                       {64, 128, 1, 128, 0, 2},
-                                      {64, 128, 1, 112, 0, 3}};
+                                      {64, 128, 1, 112, 0, 3},
+                                      {64, 128, 2, 128, 0, 3},
+                                      {64, 128, 2, 112, 0, 3}};
 inline constexpr int kPackedTiles = 5, kTileCount = sizeof(kTileTable) / sizeof(kTileTable[0]);
 inline constexpr std::int32_t kMostKeys = 128;
 inline constexpr std::int32_t kMostDim = 256;
@@ -87,9 +89,9 @@ constexpr int lone_tile(int tile, std::int32_t lone_blocks, std::int32_t key_par
 }
 
 /// Key blocks that a tile keeps of values of so many bytes. Three blocks of threads share a processor so,
-/// which is all that registers hold.
+/// which is all that registers hold, or two with a warp for each part of a row's keys.
 constexpr std::int32_t kept_blocks(const Tile& tile, std::int32_t value_bytes) {
-  return value_bytes == 1 || tile.kept_blocks < 2 ? tile.kept_blocks : 2;
+  return value_bytes == 1 || tile.key_parts > 1 || tile.kept_blocks < 2 ? tile.kept_blocks : 2;
 }
 /// Eights of a key block's places that are computed by a tile that keeps keys: all, or of a block of few keys
 /// so many. Those are the second one of 197 keys, 85 behind 112 and 69 behind 128, and the 77 of a text.
@@ -106,6 +108,17 @@ constexpr int keeping_tile(int tile, std::int64_t blocks, std::int64_t keys, std
         tile_like(tile, 1, kTileTable[i].computed, 0, kTileTable[i].kept_blocks) == i &&
         (narrowest < 0 ||
          computed_eights(kTileTable[i], keys) < computed_eights(kTileTable[narrowest], keys)))
+      narrowest = i;
+  return narrowest;
+}
+
+/// The tile of the same places that keeps key blocks of so many keys in parts and computes least.
+constexpr int keeping_parts(int tile, std::int64_t keys) {
+  int narrowest = -1;
+  for (int i = 0; i < kTileCount; ++i)
+    if (kTileTable[i].kept_blocks > 0 && keys <= kTileTable[i].computed &&
+        tile_like(tile, 2, kTileTable[i].computed, 0, kTileTable[i].kept_blocks) == i &&
+        (narrowest < 0 || kTileTable[i].computed < kTileTable[narrowest].computed))
       narrowest = i;
   return narrowest;
 }

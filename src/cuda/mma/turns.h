@@ -36,4 +36,19 @@ inline std::int64_t row_tiles_of_block(const Turns& of) {
   return best;
 }
 
+/// The same where a block of threads has its part of a processor to itself until it ends: as many as fit go
+/// at once, and those that are left as another wave. A processor that has one alone is done sooner.
+inline std::int64_t row_tiles_by_waves(const Turns& of) {
+  constexpr double kAlone = 0.7;  // of the time of a tile beside another block of threads
+  std::int64_t best = 1;
+  double least = 0;
+  for (std::int64_t some = 1; some <= of.tiles; ++some) {
+    const std::int64_t blocks = of.heads * divided_up(of.tiles, some);
+    const double wave = (static_cast<double>(some) + of.begin) * (blocks <= of.processors ? kAlone : 1);
+    const double time = static_cast<double>(divided_up(blocks, of.at_once * of.processors)) * wave;
+    if (some == 1 || time < least) least = time, best = some;
+  }
+  return best;
+}
+
 }  // namespace octet::cuda::mma

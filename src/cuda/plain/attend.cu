@@ -1,5 +1,7 @@
 #include "cuda/plain/attend.cuh"
 
+#include "cuda/mma/with_tile.cuh"
+#include "cuda/plain/attend_parts.cuh"
 #include "cuda/plain/launch.cuh"
 #include "cuda/runtime/allow.cuh"
 #include "cuda/runtime/launch.cuh"
@@ -8,11 +10,28 @@
 namespace octet::cuda::plain {
 namespace {
 
-/// Tiles that kernels are of: those that keep two key blocks, of up to 128 keys, and of up to 112.
-inline constexpr int kUsual = mma::tile_for(kDim, mma::kMostKeys), kBlocks = 2, kValueBytes = 2,
+/// Tiles that kernels are of: those that keep two key blocks, of up to 128 keys and of up to 112, and those
+/// that keep three in parts.
+inline constexpr int kUsual = mma::tile_for(kDim, mma::kMostKeys), kBlocks = 2, kValueBytes = 2, kFew = 112,
                      kWide = mma::keeping_tile(kUsual, kBlocks, mma::kMostKeys, kValueBytes),
-                     kNarrow = mma::keeping_tile(kUsual, kBlocks, 112, kValueBytes);
-static_assert(kWide >= 0 && kNarrow >= 0 && kWide != kNarrow);
+                     kNarrow = mma::keeping_tile(kUsual, kBlocks, kFew, kValueBytes),
+                     kWideParts = mma::keeping_parts(kUsual, mma::kMostKeys),
+                     kNarrowParts = mma::keeping_parts(kUsual, kFew);
+static_assert(kWide >= 0 && kNarrow >= 0 && kWide != kNarrow && kWideParts >= 0 && kNarrowParts >= 0);
+
+using Kernel = void (*)(Call, PlainSequences);
+Kernel kernel_of(int tile) {
+  switch (tile) {
+    case kWideParts:
+      return attend_parts<Int8HalfScheme, kWideParts>;
+    case kNarrowParts:
+      return attend_parts<Int8HalfScheme, kNarrowParts>;
+    case kNarrow:
+      return attend<Int8HalfScheme, kNarrow>;
+    default:
+      return attend<Int8HalfScheme, kWide>;
+  }
+}
 
 RowsOfHeads rows_of(const TensorView& x) {
   return {static_cast<const std::uint16_t*>(x.data), {x.stride[0], x.stride[1], x.stride[2]}};
@@ -34,6 +53,17 @@ bool become_alike(const ShortOperand& a, const ShortOperand& b) {
 
 }  // namespace
 
+std::int64_t shared_bytes(int tile, std::int32_t warps) {
+  std::int64_t bytes = 0;
+  mma::with_tile(tile, [&]<int kIndex>() {
+    if constexpr (mma::kTileTable[kIndex].kept_blocks > 0)
+      bytes = static_cast<std::int64_t>(
+          mma::SharedPlan<Int8HalfScheme<DeviceLane>, mma::kTileTable[kIndex]>::bytes(warps));
+    return cudaSuccess;
+  });
+  return bytes;
+}
+
 bool has_kernel(Scheme scheme, Form form) { return scheme == Scheme::int8_half && form == Form::general; }
 
 bool launch(int tile, const mma::Grid& grid, const Call& call, const std::array<ShortOperand, 3>& operands,
@@ -47,11 +77,12 @@ bool launch(int tile, const mma::Grid& grid, const Call& call, const std::array<
                              rows_of(v.rows.x),
                              {k.rows.x.dtype, k.coding.making.largest_code},
                              v.rows.x.dtype};
-  auto* const kernel = tile == kNarrow ? attend<Int8HalfScheme, kNarrow> : attend<Int8HalfScheme, kWide>;
+  const Kernel kernel = kernel_of(tile);
   error = runtime::allow_shared_bytes(reinterpret_cast<const void*>(kernel), grid.shared_bytes);
   if (error != cudaSuccess) return true;
   const dim3 blocks(static_cast<unsigned>(grid.groups), static_cast<unsigned>(grid.heads));
-  error = runtime::launch(kernel, blocks, kThreads, static_cast<std::size_t>(grid.shared_bytes), stream, call,
+  const dim3 threads(static_cast<unsigned>(grid.warps) * kWarp, mma::kTileTable[tile].key_parts);
+  error = runtime::launch(kernel, blocks, threads, static_cast<std::size_t>(grid.shared_bytes), stream, call,
                           plain);
   return true;
 }

@@ -33,6 +33,9 @@ struct PlainSequences {
   DType dtype_v = DType::bf16;
 };
 
+/// Of a block of threads of a tile's kernel, with so many tiles of rows at a time.
+std::int64_t shared_bytes(int tile, std::int32_t warps);
+
 /// Whether the scheme has kernels that take rows as they come.
 bool has_kernel(Scheme scheme, Form form);
 

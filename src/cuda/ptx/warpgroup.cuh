@@ -3,6 +3,8 @@
 #pragma once
 #include <cstdint>
 
+#include "cuda/ptx/barrier.cuh"
+
 namespace octet::cuda::ptx {
 
 /// Registers of each of the warpgroup's threads from here on, a multiple of 8; by all its warps.
@@ -15,12 +17,7 @@ __device__ __forceinline__ void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-/// A barrier of so many threads, whole warps; barrier 0 is __syncthreads'.
-__device__ __forceinline__ void sync_threads(int barrier, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-
-/// The same, and whether something is true of any of them.
+/// sync_threads(), and whether something is true of any of them.
 __device__ __forceinline__ bool any_of_threads(int barrier, int threads, bool is_true) {
   std::int32_t any;
   asm volatile(

@@ -21,7 +21,7 @@ namespace {
 
 using boost::context::fiber;
 
-constexpr unsigned kWarp = 32, kMostThreads = 1024, kMostBeside = 16;
+constexpr unsigned kWarp = 32, kMostThreads = 1024, kMostBeside = 16, kBarriers = 16;
 constexpr std::size_t kMostShared = 228 << 10, kStack = 128 << 10;
 
 /// Threads that wait for each other; `turn` counts how often all have come.
@@ -36,6 +36,7 @@ struct Meeting {
 };
 struct Block {
   Meeting meeting;
+  Meeting of_some[kBarriers];
   uint3 place;
   uint4* shared;
   int votes = 0;
@@ -167,7 +168,7 @@ void launch(dim3 blocks, dim3 threads, std::size_t shared_bytes, dim3 cluster,
         for (unsigned i = 0; i < beside; ++i) {
           const unsigned row = i / cluster.x;
           const uint3 place{x + i % cluster.x, y + row % cluster.y, z + row / cluster.y};
-          all_blocks.push_back({{}, place, shared[i]});
+          all_blocks.push_back({{}, {}, place, shared[i]});
         }
         for (const Block& of : all_blocks) std::memset(of.shared, 0xff, shared_bytes);
         run_beside(threads, thread);
@@ -178,6 +179,11 @@ uint4* dynamic_shared() { return current->block->shared; }
 uint4* dynamic_shared_of(unsigned rank) { return all_blocks[rank].shared; }
 void wait_for_warp() { wait_at(current->warp->meeting); }
 void wait_for_block() { wait_at(current->block->meeting); }
+void wait_for_some(int barrier, int threads) {
+  Meeting& meeting = current->block->of_some[barrier];
+  meeting.threads = threads;
+  wait_at(meeting);
+}
 void wait_for_blocks_beside() { wait_at(together); }
 bool is_last_of_warp() {
   const Meeting& meeting = current->warp->meeting;

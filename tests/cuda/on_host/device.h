@@ -45,6 +45,8 @@ uint4* dynamic_shared_of(unsigned rank);
 /// Until all of the warp's, the block's, or the blocks', threads that have not ended wait.
 void wait_for_warp();
 void wait_for_block();
+/// Of the block, so many threads.
+void wait_for_some(int barrier, int threads);
 void wait_for_blocks_beside();
 
 /// The thread goes on when all others have had their turn.
