@@ -177,22 +177,34 @@ Cut lone_cut(const AttentionDesc& d, const Cut& usual) {
 /// rows against all of them.
 constexpr double kBeginOfCodes = 3, kBeginByParts = 0.4;
 
-/// The cut of two warps a tile of rows; tile -1: there is none, as of two key blocks where a processor has
-/// several blocks of threads. Many heads of these take longer so, for the second block is the smaller one: 40
-/// x 12 x 197 x 64 69.7 us by parts, 60.5 by rows (H200).
+/// The cut that parts the keys; tile -1: there is none. Of two key blocks it is for calls of few heads, whose
+/// blocks of threads have a processor each: of four parts, or, as these are more, of two. 3 x 197 x 64 9.5 us
+/// by rows, 7.5 and 6.5 by two and four parts, 8 x 3 10.1, 8.2 and 9.2 (H200). Of three there is no other.
 Cut plain_parts(const AttentionDesc& d) {
-  constexpr std::int64_t kOfRegisters = 2, kFewBlocks = 2;  // blocks of threads of a processor; of keys
-  const int tile = mma::keeping_parts(mma::tile_for(plain::kDim, mma::kMostKeys), widest_block(d));
-  const std::int64_t blocks = key_blocks_of(d), all = runtime::processors();
-  Cut cut{tile, mma::kMostWarps};
-  if (tile < 0 || !sees_all_keys(d) || blocks < kFewBlocks || blocks > mma::kTileTable[tile].kept_blocks)
-    return {-1};
-  const std::int64_t bytes = plain::shared_bytes(tile, cut.warps);
-  if (bytes > runtime::shared_bytes()) return {-1};
-  if (blocks == kFewBlocks) return blocks_of(d, cut.warps) <= all ? cut : Cut{-1};
+  constexpr std::int64_t kWarpsOfProcessor = 16;  // whose registers there are
+  constexpr std::int32_t kTwo = 2, kFour = 4;
+  const auto cut_of = [&](std::int32_t parts) {
+    return Cut{mma::keeping_parts(mma::tile_for(plain::kDim, mma::kMostKeys), parts),
+               plain::kWarpsOfParts / parts};
+  };
+  const std::int64_t blocks = key_blocks_of(d), all = std::max<std::int64_t>(runtime::processors(), 1);
+  const auto suits = [&](const Cut& cut) {
+    return blocks_of(d, cut.warps) <= all &&
+           plain::shared_bytes(cut.tile, cut.warps) <= runtime::shared_bytes();
+  };
+  if (!sees_all_keys(d) || blocks < kTwo) return {-1};
+  if (blocks == kTwo) {
+    // Of halves of key blocks there are three at least: no two warps that merge have none.
+    const bool has_halves = d.key_block > mma::kMostKeys / 2;
+    if (const Cut cut = cut_of(kFour); has_halves && suits(cut)) return cut;
+    return suits(cut_of(kTwo)) ? cut_of(kTwo) : Cut{-1};
+  }
+  Cut cut = cut_of(kTwo);
+  const std::int64_t bytes = plain::shared_bytes(cut.tile, cut.warps);
+  if (blocks > mma::kTileTable[cut.tile].kept_blocks || bytes > runtime::shared_bytes()) return {-1};
   cut.row_tiles = static_cast<std::int32_t>(mma::row_tiles_by_waves(
       {d.batch * d.heads_q, groups_of_sequence(d.tokens_q, cut.warps * mma::kRowsAWarp), blocks,
-       std::min(runtime::blocks_of(bytes), kOfRegisters), std::max<std::int64_t>(all, 1), kBeginByParts}));
+       std::min(runtime::blocks_of(bytes), kWarpsOfProcessor / plain::kWarpsOfParts), all, kBeginByParts}));
   return cut;
 }
 

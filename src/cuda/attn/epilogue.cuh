@@ -124,35 +124,45 @@ __device__ __forceinline__ Ends<S> end_rows(const S& scheme, RowOutputs& outputs
 /// Which keys the warp has had that ends a row: those before the other one's.
 enum class Own : std::int32_t { before, after };
 
-/// Outputs of the lane's first row, whose keys were cut in two parts, into `staged`, eight rows of the warp.
-/// A part that saw no key has the sums 0 and a maximum below all others, so that it adds nothing to one that
-/// did.
-template <Own kOwn, class S, int kTiles, int kDim>
-__device__ __forceinline__ void end_part(const S& scheme, const Outputs<S, kTiles>& outputs,
-                                         const PartOfRows<S, kTiles>& other, LaneRow<S>& row,
-                                         const typename S::Channel* channels, const RowStore& store,
-                                         StagedRow<kDim>* staged) {
+/// The state of the lane's first row, whose keys were cut in two parts, becomes that of both, and its outputs
+/// are given to each(tile, both), where both(c) is the merged one of channel c of the lane's two. A part that
+/// saw no key has the sums 0 and a maximum below all others, so that it adds nothing to one that did.
+template <Own kOwn, class S, int kTiles, class Each>
+__device__ __forceinline__ void merge_part(const Outputs<S, kTiles>& outputs,
+                                           const PartOfRows<S, kTiles>& other, LaneRow<S>& row,
+                                           const Each& each) {
   const int lane = static_cast<int>(threadIdx.x % 32);
-  const LaneChannels<S, kTiles> own_channels(channels, 0);
   typename PartOfRows<S, kTiles>::Four outs[kTiles / 2];
 #pragma unroll
   for (int i = 0; i < kTiles / 2; ++i) outs[i] = other.out[i][lane];
   const StateOfRow<S> own{row.state, row.blocks_seen}, of_other = other.row[lane / 4];
-  __syncwarp();  // `staged` may be where they were
+  __syncwarp();  // something else may come where they were
   const StateOfRow<S>&before = kOwn == Own::before ? own : of_other,
         &after = kOwn == Own::before ? of_other : own;
   row.state = S::Merge::merge(before.state, after.state);
   row.blocks_seen = own.blocks_seen + of_other.blocks_seen;
 #pragma unroll
-  for (int i = 0; i < kTiles; ++i) {
-    const auto end = [&](int c) {
+  for (int i = 0; i < kTiles; ++i)
+    each(i, [&](int c) {
       const auto x = outputs.at(i, c), y = outs[i / 2].of[i % 2 * 2 + c];
       auto both = kOwn == Own::before ? x : y;
       S::Merge::merge_out(both, before.state, kOwn == Own::before ? y : x, after.state);
-      return end_of(scheme, both, row, own_channels.of[i][c], store);
-    };
-    staged[lane / 4].put(own_channels.channel(i), end(0), end(1));
-  }
+      return both;
+    });
+}
+
+/// Outputs of the lane's first row, whose keys were cut in two parts, into `staged`, eight rows of the warp,
+/// which may be where the other part is.
+template <Own kOwn, class S, int kTiles, int kDim>
+__device__ __forceinline__ void end_part(const S& scheme, const Outputs<S, kTiles>& outputs,
+                                         const PartOfRows<S, kTiles>& other, LaneRow<S>& row,
+                                         const typename S::Channel* channels, const RowStore& store,
+                                         StagedRow<kDim>* staged) {
+  const LaneChannels<S, kTiles> own_channels(channels, 0);
+  merge_part<kOwn>(outputs, other, row, [&](int i, const auto& both) {
+    const auto end = [&](int c) { return end_of(scheme, both(c), row, own_channels.of[i][c], store); };
+    staged[threadIdx.x % 32 / 4].put(own_channels.channel(i), end(0), end(1));
+  });
 }
 
 /// The LSE, and of codes the scales, of the first kRows of a lane's rows. first, flipped: the warp's first

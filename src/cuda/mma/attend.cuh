@@ -43,7 +43,8 @@ class Attention : protected Loads<S, kTile> {
   using typename Base::Queries;
   using typename Base::Shared;
   using typename Base::Tiles;
-  static_assert(kParts == 1 || ((MergesParts<S> || kTile.lone_blocks > 0) && kTwoBuffers && kParts == 2),
+  static_assert(kParts == 1 || Tiles::kKeepsKeys ||
+                    ((MergesParts<S> || kTile.lone_blocks > 0) && kTwoBuffers && kParts == 2),
                 "each part has a buffer");
 
   __device__ Attention(const Call& call, Shared& shared)

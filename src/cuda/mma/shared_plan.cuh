@@ -43,7 +43,10 @@ struct SharedTiles {
   /// leave from the place of their own and what lies between the two.
   static constexpr int kRowsOfQ = kRowsAWarp * kQkRow,
                        kRowsOut = kRowsAWarp * sizeof(StagedRow<kTile.head_dim>);
-  static constexpr int kOfWarp = kKeepsKeys ? kRowsOfQ + kRowsOut : kRowsOfQ;
+  /// Where a tile of rows has several warps, their scales, and what each warp leaves for others.
+  static constexpr int kOfParts = 64 + kTile.key_parts * kRowsOut / 2;
+  static constexpr int kOfWarp =
+      !kKeepsKeys ? kRowsOfQ : kRowsOfQ + (kTile.key_parts > 1 ? kOfParts : kRowsOut);
   alignas(512) std::byte q[kMostWarps * kOfWarp];
 };
 

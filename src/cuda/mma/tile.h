@@ -41,7 +41,7 @@ inline constexpr Tile kTileTable[] = {{32, 64},
                                       {64, 128, 1, 128, 0, 2},
                                       {64, 128, 1, 112, 0, 3},
                                       {64, 128, 2, 128, 0, 3},
-                                      {64, 128, 2, 112, 0, 3}};
+                                      {64, 128, 4, 128, 0, 2}};
 inline constexpr int kPackedTiles = 5, kTileCount = sizeof(kTileTable) / sizeof(kTileTable[0]);
 inline constexpr std::int32_t kMostKeys = 128;
 inline constexpr std::int32_t kMostDim = 256;
@@ -89,7 +89,7 @@ constexpr int lone_tile(int tile, std::int32_t lone_blocks, std::int32_t key_par
 }
 
 /// Key blocks that a tile keeps of values of so many bytes. Three blocks of threads share a processor so,
-/// which is all that registers hold, or two with a warp for each part of a row's keys.
+/// which is all that registers hold, or of those that have a warp for each part of a row's keys two.
 constexpr std::int32_t kept_blocks(const Tile& tile, std::int32_t value_bytes) {
   return value_bytes == 1 || tile.key_parts > 1 || tile.kept_blocks < 2 ? tile.kept_blocks : 2;
 }
@@ -112,15 +112,13 @@ constexpr int keeping_tile(int tile, std::int64_t blocks, std::int64_t keys, std
   return narrowest;
 }
 
-/// The tile of the same places that keeps key blocks of so many keys in parts and computes least.
-constexpr int keeping_parts(int tile, std::int64_t keys) {
-  int narrowest = -1;
+/// The tile of the same places that keeps key blocks in so many parts; -1: there is none.
+constexpr int keeping_parts(int tile, std::int32_t parts) {
   for (int i = 0; i < kTileCount; ++i)
-    if (kTileTable[i].kept_blocks > 0 && keys <= kTileTable[i].computed &&
-        tile_like(tile, 2, kTileTable[i].computed, 0, kTileTable[i].kept_blocks) == i &&
-        (narrowest < 0 || kTileTable[i].computed < kTileTable[narrowest].computed))
-      narrowest = i;
-  return narrowest;
+    if (kTileTable[i].kept_blocks > 0 &&
+        tile_like(tile, parts, kTileTable[i].computed, 0, kTileTable[i].kept_blocks) == i)
+      return i;
+  return -1;
 }
 
 /// The first tile whose kernels may have ranges, from a tile on that is packed for.

@@ -11,21 +11,20 @@ namespace octet::cuda::plain {
 namespace {
 
 /// Tiles that kernels are of: those that keep two key blocks, of up to 128 keys and of up to 112, and those
-/// that keep three in parts.
+/// that keep some in two and in four parts.
 inline constexpr int kUsual = mma::tile_for(kDim, mma::kMostKeys), kBlocks = 2, kValueBytes = 2, kFew = 112,
                      kWide = mma::keeping_tile(kUsual, kBlocks, mma::kMostKeys, kValueBytes),
                      kNarrow = mma::keeping_tile(kUsual, kBlocks, kFew, kValueBytes),
-                     kWideParts = mma::keeping_parts(kUsual, mma::kMostKeys),
-                     kNarrowParts = mma::keeping_parts(kUsual, kFew);
-static_assert(kWide >= 0 && kNarrow >= 0 && kWide != kNarrow && kWideParts >= 0 && kNarrowParts >= 0);
+                     kTwoParts = mma::keeping_parts(kUsual, 2), kFourParts = mma::keeping_parts(kUsual, 4);
+static_assert(kWide >= 0 && kNarrow >= 0 && kWide != kNarrow && kTwoParts >= 0 && kFourParts >= 0);
 
 using Kernel = void (*)(Call, PlainSequences);
 Kernel kernel_of(int tile) {
   switch (tile) {
-    case kWideParts:
-      return attend_parts<Int8HalfScheme, kWideParts>;
-    case kNarrowParts:
-      return attend_parts<Int8HalfScheme, kNarrowParts>;
+    case kTwoParts:
+      return attend_parts<Int8HalfScheme, kTwoParts>;
+    case kFourParts:
+      return attend_parts<Int8HalfScheme, kFourParts>;
     case kNarrow:
       return attend<Int8HalfScheme, kNarrow>;
     default:

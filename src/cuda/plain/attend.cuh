@@ -45,8 +45,8 @@ class Attention : InTurn<Scheme, kIndex> {
     const std::int32_t first = at.first + turn * Base::rows_a_turn() + Base::first_row_of_warp();
     const std::uint32_t to = ptx::shared_address(shared_.tiles.q) + Base::query_buffer(turn) +
                              static_cast<std::uint32_t>(Base::first_row_of_warp() * kDim);
-    const float scale = Base::put_operands({at.sequence, at.head}, {first, to},
-                                           turn == 0 ? Base::Puts::keys_too : Base::Puts::queries);
+    const float scale = Base::template put_operands<Base::Makers::all>(
+        {at.sequence, at.head}, {first, to}, turn == 0 ? Base::Puts::keys_too : Base::Puts::queries);
     if (turn == 0)
       __syncthreads();
     else

@@ -13,6 +13,9 @@ namespace octet::cuda::plain {
 /// Channels of Q, K and V, and the rows of one that a warp has at a time.
 inline constexpr std::int32_t kDim = 64, kRowsAtOnce = 16;
 
+/// Warps of a block of threads whose tiles of rows have a warp for each part of the keys.
+inline constexpr std::int32_t kWarpsOfParts = 8;
+
 /// [batch, head, token, channel] of 16 bits, channels beside each other and rows at 16 bytes.
 struct RowsOfHeads {
   const std::uint16_t* data = nullptr;

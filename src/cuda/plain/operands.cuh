@@ -49,9 +49,12 @@ class Operands : protected Base {
     std::uint32_t to;
   };
   enum class Puts { keys_too, queries };
+  /// Which warps make codes of queries: all, or those whose tile begins with a row that there is.
+  enum class Makers { all, some };
 
   /// A tile of queries in its place, and before it the warp's part of K and V; the scale of the row that the
   /// lane has one of. All threads see them behind the next barrier.
+  template <Makers kMakers>
   __device__ __forceinline__ float put_operands(Head head, QueryTile tile, Puts puts) {
     using Parts = TokenCodes::Parts;
     const std::uint32_t byte = Parts::part() * Parts::kBytes;
@@ -75,12 +78,15 @@ class Operands : protected Base {
     const TokenCodes codes(plain_.coded);
     const auto packed = attn::scheme_of<Scheme<ScalarLane>>(call_);
     const std::uint32_t to_k = ptx::shared_address(shared_.tiles.k[0]);
-    float scale;
+    float scale = 0;
 #pragma unroll 1
     while (true) {
       const Parts parts = next;
       const std::int32_t now = first;
       const bool are_keys = now < count;
+      if constexpr (kMakers == Makers::some) {
+        if (!are_keys && tile.first >= call_.queries.tokens) break;
+      }
       if (are_keys) first += step, next = read();
       // note: key blocks are of whole sixteens of keys.
       const std::int32_t block = block_of(now, call_.key_block), begin = now - block * call_.key_block;
@@ -127,8 +133,8 @@ class Operands : protected Base {
     for (std::int32_t i = 1; i < Tiles::kStages; ++i) block += place >= i * size ? 1 : 0;
     return block;
   }
-  /// Sixteens of a block's places that V has rows of. Parts compute a block by some eights at a time, which
-  /// may end behind those that are computed at once.
+  /// Sixteens of a block's places that V has rows of. Parts compute a block by halves of the most there may
+  /// be.
   static constexpr std::int32_t kOfBlock =
       ((kTile.key_parts > 1 ? kTile.keys : kTile.computed) + kRowsAtOnce - 1) / kRowsAtOnce;
   /// Sixteen number i of all blocks' places.
