@@ -45,6 +45,7 @@ EDGES_OF_QFLASH = {
     "Attention::attend_rows": (OWN_LINES, "the beginning of that quotient, at the barrier before the ends"),
     "RowsInTurn::end": (OWN_LINES, "the beginning of that quotient, among the places that rows leave by"),
     "DeviceTensor::along": (OWN_LINES, "constants of a call too, among the addresses of operands"),
+    "store_ends": (EVERYTHING, "the LSE, as in QFlashScheme::lse, of which both of a lane's rows have a part in common"),
 }
 
 # The opcodes of sm_80 to sm_120 (CUDA binary utilities, instruction set reference). One that is in neither list fails: someone must say what it is.

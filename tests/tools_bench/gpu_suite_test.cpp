@@ -180,8 +180,10 @@ TEST(GpuInputs, OperandsAreWhatIsDrawnElementByElementAndNormal) {
 TEST(GpuReference, ShortCallsAreComparedWhole) {
   for (const GpuWorkload& w : gpu_workloads()) {
     const std::string suite = w.suite, name = w.shape.name;
-    const bool is_short = suite != "llm-prefill" && name != "A2-b1024" && name != "step-4k-b32" &&
-                          name != "step16-8k" && name != "step64-8k" && !name.starts_with("chunk");
+    const bool is_short_image = name == "image-257" || name == "image-1k-text";
+    const bool is_short =
+        is_short_image || (suite != "llm-prefill" && name != "A2-b1024" && name != "step-4k-b32" &&
+                           name != "step16-8k" && name != "step64-8k" && !name.starts_with("chunk"));
     EXPECT_EQ(sampled_rows(w.shape).empty(), is_short) << w.shape.name;
   }
 }
@@ -190,6 +192,7 @@ TEST(GpuReference, LongShapesAreComparedOnWholeRowsOfSeveralHeads) {
   for (const GpuWorkload& w : gpu_workloads()) {
     if (w.suite != std::string("llm-prefill")) continue;
     const std::vector<SampledRows> samples = sampled_rows(w.shape);
+    if (samples.empty()) continue;
     std::set<std::pair<std::int64_t, std::int64_t>> heads;
     for (const SampledRows& s : samples) {
       heads.insert({s.batch, s.head});
@@ -251,7 +254,7 @@ TEST(GpuSuite, TheListNeedsNoGpu) {
   options.suite = "llm-prefill";
   const Result<Json> rows = list_gpu_workloads(options);
   ASSERT_TRUE(rows.ok()) << rows.status().message();
-  EXPECT_EQ(rows.value().size(), 33u);
+  EXPECT_EQ(rows.value().size(), 36u);
   EXPECT_NE(gpu_shapes_table(rows.value()).find("gqa-8k-causal"), std::string::npos);
 }
 

@@ -46,11 +46,16 @@ constexpr GpuWorkload prompt(const char* name, std::int64_t tokens, std::int64_t
   return {"llm-prefill", {name, Kind::prefill, 1, 32 / gpus, 8 / gpus, tokens, tokens, 128, Mask::causal}};
 }
 
-/// A picture that a model sees (CLIP ViT-L/14 of 336 pixels) or a diffusion model makes, its tokens and a
-/// text's: tiles that fill no turn of an H200's processors.
+/// A picture that a model sees (CLIP ViT-L/14 of 224 and 336 pixels) or a diffusion model makes, its tokens
+/// and a text's: tiles that fill no turn of an H200's processors.
 constexpr GpuWorkload image(const char* name, std::int64_t batch, std::int64_t heads, std::int64_t tokens,
                             std::int64_t dim) {
   return {"llm-prefill", {name, Kind::prefill, batch, heads, heads, tokens, tokens, dim}};
+}
+/// Such a picture against the text that it is made of.
+constexpr GpuWorkload text(const char* name, std::int64_t batch, std::int64_t heads, std::int64_t tokens) {
+  constexpr std::int64_t kTokensOfText = 77;
+  return {"llm-prefill", {name, Kind::prefill, batch, heads, heads, tokens, kTokensOfText, 64}};
 }
 
 /// One token of the same model as prompts, a few, or a prompt's next chunk.
@@ -103,10 +108,13 @@ constexpr GpuWorkload kGpuWorkloads[] = {
     prompt("gqa-8k-causal", 8192),
     prompt("part-1k-causal", 1024, 4),
     prompt("part-2k-causal", 2048, 4),
+    image("image-257", 1, 16, 257, 64),
+    image("image-257-b8", 8, 16, 257, 64),
     image("image-577", 1, 16, 577, 64),
     image("image-1k", 2, 20, 1024, 64),
     image("image-4k", 2, 10, 4096, 64),
     image("image-4.5k", 1, 24, 4608, 128),
+    text("image-1k-text", 2, 20, 1024),
     step("step-4k", 1, 1, 4096),
     step("step-4k-b8", 8, 1, 4096),
     step("step-4k-b32", 32, 1, 4096),
