@@ -143,15 +143,16 @@ class AttentionByParts : ByParts<Scheme, kIndex> {
     end(rows, outputs, turn);
   }
 
-  /// A key block, and some of a third one at a time.
+  /// A key block, and some of a third one at a time, which parts have in turn.
   __device__ __forceinline__ void attend_blocks(Rows& rows, Outputs& outputs) {
     attend_keys<kTiles>(rows, outputs, Threads::part(), 0);
-    const std::int32_t left = Threads::part() == 0 ? call_.keys.tokens - kParts * call_.key_block : 0;
+    const std::int32_t left = call_.keys.tokens - kParts * call_.key_block;
     if (left > kFewTiles * 8) {
+      constexpr std::int32_t kSome = kSomeTiles * 8;
 #pragma unroll 1
-      for (std::int32_t from = 0; from < left; from += kSomeTiles * 8)
+      for (std::int32_t from = Threads::part() * kSome; from < left; from += kParts * kSome)
         attend_keys<kSomeTiles>(rows, outputs, kParts, from);
-    } else if (left > 0) {
+    } else if (left > 0 && Threads::part() == 0) {
       attend_keys<kFewTiles>(rows, outputs, kParts, 0);
     }
   }
