@@ -22,6 +22,11 @@ inline constexpr std::int64_t kMargin =
     256;  // bytes; NaN in every float format, and no code of ours in pairs
 inline constexpr unsigned char kPoison = 0xff;
 
+/// Whether whoever reads or writes a margin is stopped there and then. Nothing is where memory is a GPU's;
+/// where it is the host's, tests/cuda/on_host/runtime.cpp tells the address sanitizer.
+enum class Margin { is_forbidden, is_allowed };
+[[gnu::weak]] void set_margin(const std::byte* margin, Margin is);
+
 inline Status checked(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return {};
   return {Code::internal, std::string(what) + ": " + cudaGetErrorString(error)};
@@ -142,7 +147,9 @@ class DeviceMemory {
         std::make_unique<Piece>(Spare::of_device(), static_cast<std::size_t>(bytes + 2 * kMargin)));
     note(piece.status);
     if (!status.ok()) return nullptr;
+    set_margins(piece, Margin::is_allowed);
     note(checked(cudaMemsetAsync(piece.data(), kPoison, piece.bytes()), "cudaMemsetAsync"));
+    set_margins(piece, Margin::is_forbidden);
     return piece.data() + kMargin;
   }
   /// host: has what `device` holds by now after the next wait.
@@ -168,6 +175,7 @@ class DeviceMemory {
     for (std::size_t i = 0; status.ok() && i < memory_.size(); ++i) {
       const Piece& piece = *memory_[i];
       std::byte* const to = margins + 2 * kBytes * i;
+      set_margins(piece, Margin::is_allowed);
       note(checked(cudaMemcpyAsync(to, piece.data(), kBytes, cudaMemcpyDeviceToHost), "cudaMemcpyAsync"));
       note(checked(
           cudaMemcpyAsync(to + kBytes, piece.data() + piece.bytes() - kBytes, kBytes, cudaMemcpyDeviceToHost),
@@ -195,6 +203,10 @@ class DeviceMemory {
     const Piece& piece = *staged_.emplace_back(std::make_unique<Piece>(Spare::of_host(), size));
     note(piece.status);
     return piece.data();
+  }
+  static void set_margins(const Piece& piece, Margin is) {
+    if (!set_margin) return;
+    set_margin(piece.data(), is), set_margin(piece.data() + piece.bytes() - kMargin, is);
   }
   void note(const Status& s) {
     if (status.ok()) status = s;

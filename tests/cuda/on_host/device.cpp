@@ -7,6 +7,12 @@
 #include <cstdlib>
 #include <utility>
 #include <vector>
+#ifdef OCTET_HAS_ADDRESS_SANITIZER
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(from, bytes) static_cast<void>(from)
+#define ASAN_UNPOISON_MEMORY_REGION(from, bytes) static_cast<void>(from)
+#endif
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -170,7 +176,12 @@ void launch(dim3 blocks, dim3 threads, std::size_t shared_bytes, dim3 cluster,
           const uint3 place{x + i % cluster.x, y + row % cluster.y, z + row / cluster.y};
           all_blocks.push_back({{}, {}, place, shared[i]});
         }
-        for (const Block& of : all_blocks) std::memset(of.shared, 0xff, shared_bytes);
+        for (const Block& of : all_blocks) {
+          ASAN_UNPOISON_MEMORY_REGION(of.shared, kMostShared);
+          std::memset(of.shared, 0xff, shared_bytes);
+          ASAN_POISON_MEMORY_REGION(reinterpret_cast<std::byte*>(of.shared) + shared_bytes,
+                                    kMostShared - shared_bytes);  // what a block has not asked for
+        }
         run_beside(threads, thread);
       }
 }

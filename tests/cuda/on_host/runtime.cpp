@@ -3,10 +3,14 @@
 
 #include <cstdlib>
 #include <cstring>
+#ifdef OCTET_HAS_ADDRESS_SANITIZER
+#include <sanitizer/asan_interface.h>
+#endif
 
 #include "cuda/runtime/clusters.h"
 #include "cuda/runtime/device.h"
 #include "cuda/wgmma/launch.h"
+#include "tests/cuda/device_memory.h"
 
 namespace octet::cuda::runtime {
 
@@ -35,6 +39,15 @@ std::int64_t clusters_at_once(const ClusterShape&) { return processors(); }
 
 /// None of Hopper's own kernels, of which the host has no instruction.
 const octet::cuda::wgmma::Kernels* octet::cuda::wgmma::kernels_of(Scheme, Form) { return nullptr; }
+
+#ifdef OCTET_HAS_ADDRESS_SANITIZER
+void octet::testing::set_margin(const std::byte* margin, Margin is) {
+  if (is == Margin::is_forbidden)
+    ASAN_POISON_MEMORY_REGION(margin, kMargin);
+  else
+    ASAN_UNPOISON_MEMORY_REGION(margin, kMargin);
+}
+#endif
 
 extern "C" {
 
