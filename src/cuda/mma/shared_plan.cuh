@@ -44,7 +44,8 @@ struct SharedTiles {
   static constexpr int kRowsOfQ = kRowsAWarp * kQkRow,
                        kRowsOut = kRowsAWarp * sizeof(StagedRow<kTile.head_dim>);
   /// Where a tile of rows has several warps, their scales, and what each warp leaves for others.
-  static constexpr int kOfParts = 64 + kTile.key_parts * kRowsOut / 2;
+  static constexpr int kOfParts =
+      kRowsAWarp * static_cast<int>(sizeof(float)) + kTile.key_parts * kRowsOut / 2;
   static constexpr int kOfWarp =
       !kKeepsKeys ? kRowsOfQ : kRowsOfQ + (kTile.key_parts > 1 ? kOfParts : kRowsOut);
   alignas(512) std::byte q[kMostWarps * kOfWarp];
@@ -59,7 +60,7 @@ struct PartsOfTile {
 template <class S, Tile kTile>
 requires(kTile.key_parts > 1 && kTile.kept_blocks > 0) struct PartsOfTile<S, kTile> {
   using Sums = typename Outputs<S, kTile.head_dim / 8>::Shared;
-  struct Parts {};  // they lie over rows of Q
+  struct Parts {};  // they lie beside rows of Q
 };
 template <class S, Tile kTile>
 requires(kTile.lone_blocks > 0) struct PartsOfTile<S, kTile> {
