@@ -47,6 +47,15 @@ TEST(RowTiles, BeginningCountsMoreWhereATileOfRowsIsShort) {
   EXPECT_EQ(row_tiles(kHeads, kTiles, 1), 4);
   EXPECT_EQ(row_tiles(kHeads, kTiles, 2), 2);
 }
+/// Of 257 tokens, five tiles a head, two blocks of threads a processor (plain_parts() of cuts.cu).
+TEST(RowTiles, BlocksOfThreadsThatWaitForAProcessorAreAnotherWave) {
+  const auto tiles = [](std::int64_t heads) {
+    return cuda::mma::row_tiles_by_waves({heads, 5, 3, 2, 132, 0.4});
+  };
+  EXPECT_EQ(tiles(16), 1) << "80 blocks of threads, a processor each";
+  EXPECT_EQ(tiles(8 * 16), 3) << "256 at once, where two tiles would be 384";
+  EXPECT_EQ(tiles(64 * 16), 5);
+}
 TEST(RowTiles, TilesThatKeepKeysAreForAsManyBlocksAsTheyHold) {
   using cuda::mma::keeping_tile, cuda::mma::kTileTable, cuda::mma::tile_for;
   const int tile = tile_for(64, 128);
@@ -56,6 +65,10 @@ TEST(RowTiles, TilesThatKeepKeysAreForAsManyBlocksAsTheyHold) {
   EXPECT_EQ(kTileTable[keeping_tile(tile, 1, 77, 1)].computed, 128) << "which computes 80 of them";
   EXPECT_EQ(keeping_tile(tile, 3, 128, 1), -1);
   EXPECT_EQ(keeping_tile(tile, 3, 112, 2), -1) << "of 16-bit values";
+  const int two = cuda::mma::keeping_parts(tile, 2), four = cuda::mma::keeping_parts(tile, 4);
+  EXPECT_EQ(cuda::mma::kept_blocks(kTileTable[two], 2), 3);
+  EXPECT_EQ(cuda::mma::kept_blocks(kTileTable[four], 2), 2);
+  EXPECT_EQ(cuda::mma::keeping_parts(tile, 3), -1);
   EXPECT_EQ(keeping_tile(tile, 4, 112, 1), -1);
   EXPECT_EQ(keeping_tile(tile_for(128, 128), 1, 128, 1), -1);
 }

@@ -197,9 +197,6 @@ class AttentionByParts : ByParts<Scheme, kIndex> {
                    static_cast<std::uint32_t>(number * Base::kBytesOfV + from * Values::kRow));
   }
 
-  __device__ __forceinline__ const Part& part_at(int part) const {
-    return *reinterpret_cast<const Part*>(place(part));
-  }
   /// Each of two warps leaves the other one eight rows and has eight of both. Of four warps the second two
   /// then leave them the first two. Who leaves something the second time does it where it has read the first
   /// time, and so do outputs.
