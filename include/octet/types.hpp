@@ -145,6 +145,8 @@ struct AttentionArgs {
   TensorView k_anchor;  ///< f32 [batch or 1, heads_kv, 1, head_dim] for Smooth::anchor; data null: first key
   TensorView q_anchor;  ///< f32 [batch, heads_q, tokens_q, 1]: softmax_scale * q . (K's mean), which the LSE
                         ///< gets back; set by octet
+  bool follows_codes_of_k = false;  ///< whether K's codes are of what octet queued last on `stream`, and V is
+                                    ///< not; set by octet
   const std::int32_t* cu_seqlens_q = nullptr;  ///< [sequences + 1] where varlen
   const std::int32_t* cu_seqlens_k = nullptr;
   void* workspace = nullptr;

@@ -89,6 +89,7 @@ Result<AttentionArgs> prepare_on_device(const Plan& plan, const CallLayout& call
   std::vector<cuda::PlainOperand> operands = std::move(others.operands);
   operands.insert(operands.end(), own.begin(), own.end());
   OCTET_TRY(cuda::quantize(operands, scratch, args.stream, words));
+  ready.follows_codes_of_k = which != Operands::queries && plan.k.is_made() && !plan.v.is_made();
   if (packing.has_values) ready.v.codes.data = packing.values.data;
   if (packing.has_all_constants()) ready.k.scales.data = packing.constants.k.data;
   if (which == Operands::keys) return ready;

@@ -379,7 +379,8 @@ ConstantsOfKeys packed_constants(const AttentionDesc& d, void* workspace) {
 }
 
 Status pack(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
-  const Call call = call_of(d, args, cut);
+  Call call = call_of(d, args, cut);
+  if (args.follows_codes_of_k) call.begins = Begins::beside_own;
   OCTET_TRY(put_table(d, kernels_for(d, cut), call, args.stream));
   if (d.tokens_k == 0) return {};
   if (call.has_packed_v && (call.packed.k || call.packed.channels))

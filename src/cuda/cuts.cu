@@ -177,34 +177,36 @@ Cut lone_cut(const AttentionDesc& d, const Cut& usual) {
 /// rows against all of them.
 constexpr double kBeginOfCodes = 3, kBeginByParts = 0.4;
 
-/// The cut that parts the keys; tile -1: there is none. Of two key blocks it is for calls of few heads, whose
-/// blocks of threads have a processor each: of four parts, or, as these are more, of two. 3 x 197 x 64 9.5 us
-/// by rows, 7.5 and 6.5 by two and four parts, 8 x 3 10.1, 8.2 and 9.2 (H200). Of three there is no other.
+/// The cut that parts the keys; tile -1: there is none. Of three key blocks there is no other. Of two it is
+/// for calls of few heads, whose blocks of threads have a processor each: of four parts, or, as these are
+/// more, of two: 3 x 197 x 64 9.5 us by rows, 7.5 and 6.5 by two and four parts, 8 x 3 10.1, 8.2 and 9.2; of
+/// more it is for the same of four parts: 12 x 577 x 64 15.5 us in several launches, 12.9 so (H200).
 Cut plain_parts(const AttentionDesc& d) {
-  constexpr std::int64_t kWarpsOfProcessor = 16;  // whose registers there are
-  constexpr std::int32_t kTwo = 2, kFour = 4;
-  const auto cut_of = [&](std::int32_t parts) {
-    return Cut{mma::keeping_parts(mma::tile_for(plain::kDim, mma::kMostKeys), parts),
-               plain::kWarpsOfParts / parts};
-  };
+  constexpr std::int32_t kTwo = 2, kFour = 4, kThreeBlocks = 3;
   const std::int64_t blocks = key_blocks_of(d), all = std::max<std::int64_t>(runtime::processors(), 1);
-  const auto suits = [&](const Cut& cut) {
-    return blocks_of(d, cut.warps) <= all &&
-           plain::shared_bytes(cut.tile, cut.warps) <= runtime::shared_bytes();
+  const auto cut_of = [&](std::int32_t parts) {
+    const int tile = mma::keeping_parts(mma::tile_for(plain::kDim, mma::kMostKeys), parts, blocks);
+    return tile < 0 ? Cut{-1} : Cut{tile, plain::warps_by_parts(mma::kTileTable[tile]) / parts};
   };
+  const auto fits = [&](const Cut& cut) {
+    return cut.tile >= 0 && plain::shared_bytes(cut.tile, cut.warps) <= runtime::shared_bytes();
+  };
+  const auto suits = [&](const Cut& cut) { return fits(cut) && blocks_of(d, cut.warps) <= all; };
   if (!sees_all_keys(d) || blocks < kTwo) return {-1};
-  if (blocks == kTwo) {
+  Cut cut = cut_of(kTwo);
+  if (blocks != kThreeBlocks) {
     // Of halves of key blocks there are three at least: no two warps that merge have none.
     const bool has_halves = d.key_block > mma::kMostKeys / 2;
-    if (const Cut cut = cut_of(kFour); has_halves && suits(cut)) return cut;
-    return suits(cut_of(kTwo)) ? cut_of(kTwo) : Cut{-1};
+    if (const Cut by_four = cut_of(kFour); has_halves && suits(by_four)) return by_four;
+    return suits(cut) ? cut : Cut{-1};
   }
-  Cut cut = cut_of(kTwo);
-  const std::int64_t bytes = plain::shared_bytes(cut.tile, cut.warps);
-  if (blocks > mma::kTileTable[cut.tile].kept_blocks || bytes > runtime::shared_bytes()) return {-1};
+  if (!fits(cut)) return {-1};
+  const std::int64_t at_once =
+      std::min<std::int64_t>(runtime::blocks_of(plain::shared_bytes(cut.tile, cut.warps)),
+                             plain::blocks_by_parts(mma::kTileTable[cut.tile]));
   cut.row_tiles = static_cast<std::int32_t>(mma::row_tiles_by_waves(
-      {d.batch * d.heads_q, groups_of_sequence(d.tokens_q, cut.warps * mma::kRowsAWarp), blocks,
-       std::min(runtime::blocks_of(bytes), kWarpsOfProcessor / plain::kWarpsOfParts), all, kBeginByParts}));
+      {d.batch * d.heads_q, groups_of_sequence(d.tokens_q, cut.warps * mma::kRowsAWarp), blocks, at_once, all,
+       kBeginByParts}));
   return cut;
 }
 

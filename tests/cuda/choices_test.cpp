@@ -65,10 +65,14 @@ TEST(RowTiles, TilesThatKeepKeysAreForAsManyBlocksAsTheyHold) {
   EXPECT_EQ(kTileTable[keeping_tile(tile, 1, 77, 1)].computed, 128) << "which computes 80 of them";
   EXPECT_EQ(keeping_tile(tile, 3, 128, 1), -1);
   EXPECT_EQ(keeping_tile(tile, 3, 112, 2), -1) << "of 16-bit values";
-  const int two = cuda::mma::keeping_parts(tile, 2), four = cuda::mma::keeping_parts(tile, 4);
+  const int two = cuda::mma::keeping_parts(tile, 2, 3), four = cuda::mma::keeping_parts(tile, 4, 2);
   EXPECT_EQ(cuda::mma::kept_blocks(kTileTable[two], 2), 3);
   EXPECT_EQ(cuda::mma::kept_blocks(kTileTable[four], 2), 2);
-  EXPECT_EQ(cuda::mma::keeping_parts(tile, 3), -1);
+  const int more = cuda::mma::keeping_parts(tile, 4, 3);
+  EXPECT_EQ(cuda::mma::kept_blocks(kTileTable[more], 2), 5);
+  EXPECT_EQ(cuda::mma::keeping_parts(tile, 2, 4), -1);
+  EXPECT_EQ(cuda::mma::keeping_parts(tile, 4, 6), -1);
+  EXPECT_EQ(cuda::mma::keeping_parts(tile, 3, 2), -1);
   EXPECT_EQ(keeping_tile(tile, 4, 112, 1), -1);
   EXPECT_EQ(keeping_tile(tile_for(128, 128), 1, 128, 1), -1);
 }

@@ -24,7 +24,7 @@
 namespace octet::testing {
 namespace {
 
-struct Ask {
+struct Wanted {
   std::string name = {};
   Scheme scheme = Scheme::int8;
   std::int64_t batch = 1, heads_q = 1, heads = 1, tokens = 1, dim = 64;
@@ -40,7 +40,7 @@ class PackedConstants : public ::testing::Test {
     if (const std::string reason = no_device(); !reason.empty()) GTEST_SKIP() << reason;
   }
 
-  TensorView numbers(DeviceMemory& memory, const Ask& ask, std::int64_t heads, std::uint64_t seed) {
+  TensorView numbers(DeviceMemory& memory, const Wanted& ask, std::int64_t heads, std::uint64_t seed) {
     const std::array<std::int64_t, 4> shape{ask.batch, heads, ask.tokens, ask.dim};
     Random random(seed);
     std::vector<std::uint16_t> all(static_cast<std::size_t>(shape[0] * heads * ask.tokens * ask.dim));
@@ -64,7 +64,7 @@ class PackedConstants : public ::testing::Test {
     std::vector<float> beside_scales, by_packing;
   };
   /// All constants of a call's keys, made either way.
-  Made made(const Ask& ask) {
+  Made made(const Wanted& ask) {
     DeviceMemory memory;
     AttentionArgs args;
     args.q.codes = numbers(memory, ask, ask.heads_q, 1);
@@ -103,7 +103,7 @@ class PackedConstants : public ::testing::Test {
     EXPECT_TRUE(memory.status.ok()) << ask.name << ": " << memory.status.message();
     return both;
   }
-  void expect_same(const Ask& ask) {
+  void expect_same(const Wanted& ask) {
     const Made both = made(ask);
     ASSERT_TRUE(both.by_quantiser) << ask.name;
     ASSERT_EQ(both.beside_scales.size(), both.by_packing.size()) << ask.name;
@@ -112,9 +112,9 @@ class PackedConstants : public ::testing::Test {
           << ask.name << ", word " << i << ": " << both.beside_scales[i] << " and " << both.by_packing[i];
   }
 
-  static Ask of(const char* name, std::int64_t batch, std::int64_t heads, std::int64_t tokens,
-                std::int64_t dim) {
-    Ask ask;
+  static Wanted of(const char* name, std::int64_t batch, std::int64_t heads, std::int64_t tokens,
+                   std::int64_t dim) {
+    Wanted ask;
     ask.name = std::string(name) + ", " + std::to_string(batch) + " x " + std::to_string(heads) + " x " +
                std::to_string(tokens) + " x " + std::to_string(dim);
     ask.batch = batch, ask.heads = ask.heads_q = heads, ask.tokens = tokens, ask.dim = dim;
@@ -138,7 +138,7 @@ TEST_F(PackedConstants, HaveTheBitsThatPackingGivesThem) {
   for (const Kind& kind : kinds)
     for (const DType dtype : {DType::bf16, DType::f16})
       // Many heads, for few of them are made by kernels that write no constants.
-      for (Ask ask :
+      for (Wanted ask :
            {of(kind.name, 8, 40, 197, 64), of(kind.name, 8, 40, 128, 64), of(kind.name, 8, 40, 129, 64),
             of(kind.name, 8, 40, 255, 64), of(kind.name, 8, 40, 65, 128), of(kind.name, 8, 40, 130, 128),
             of(kind.name, 1, 3, 1024, 64), of(kind.name, 2, 2, 3001, 64), of(kind.name, 1, 4, 1300, 128)}) {
@@ -152,7 +152,7 @@ TEST_F(PackedConstants, OfKeyBlocksThatAreNoLeaves) {
   // many of them, and few where scales have floors or groups of a key block's tokens.
   for (const std::int64_t key_block : {112, 96, 80}) {
     for (const int batch : {1, 8}) {
-      Ask ask = of("int8", batch, 40, 197, 64);
+      Wanted ask = of("int8", batch, 40, 197, 64);
       ask.key_block = key_block, ask.name += " in blocks of " + std::to_string(key_block);
       expect_same(ask);
       ask.change = [](Recipe& r) { r.k = Granularity::block, r.v = Granularity::channel; };
@@ -163,22 +163,22 @@ TEST_F(PackedConstants, OfKeyBlocksThatAreNoLeaves) {
 }
 
 TEST_F(PackedConstants, OfKeysThatQueryHeadsShare) {
-  Ask ask = of("int8, 12 query heads", 3, 4, 577, 64);
+  Wanted ask = of("int8, 12 query heads", 3, 4, 577, 64);
   ask.heads_q = 12;
   expect_same(ask);
 }
 
 TEST_F(PackedConstants, OfRowsWithNaN) {
-  Ask ask = of("int8, NaN", 8, 40, 197, 64);
+  Wanted ask = of("int8, NaN", 8, 40, 197, 64);
   ask.has_bad_rows = true;
   expect_same(ask);
 }
 
 TEST_F(PackedConstants, ArePackingsWhereScalesAreNotTheirOwn) {
-  const auto expect_none = [&](Ask ask, const char* why) {
+  const auto expect_none = [&](Wanted ask, const char* why) {
     EXPECT_FALSE(made(ask).by_quantiser) << ask.name << ": " << why;
   };
-  Ask ask = of("integer", 8, 40, 197, 64);
+  Wanted ask = of("integer", 8, 40, 197, 64);
   ask.scheme = Scheme::integer;
   expect_none(ask, "a key's constants need its block's largest");
   ask = of("int8_full in blocks of 112", 1, 3, 577, 64);

@@ -19,15 +19,19 @@ class PlainSequences : public PlainCalls {
 };
 
 TEST_F(PlainSequences, HaveTheOutputsOfTheHalves) {
-  // Tiles of rows and sixteens of keys that end within, one to three key blocks, and few of either.
+  // Tiles of rows and sixteens of keys that end within, one to five key blocks, and few of either.
   for (const DType dtype : {DType::bf16, DType::f16})
     for (const Lengths& lengths :
-         {Lengths{1, 3, 197, 197}, Lengths{8, 12, 197, 197}, Lengths{2, 2, 256, 256}, Lengths{3, 2, 128, 128},
-          Lengths{3, 2, 129, 129}, Lengths{2, 3, 127, 145},  Lengths{2, 3, 65, 81},   Lengths{4, 2, 77, 77},
-          Lengths{4, 2, 50, 50},   Lengths{2, 2, 1, 1},      Lengths{2, 2, 17, 255},  Lengths{2, 2, 300, 5},
-          Lengths{1, 2, 4096, 77}, Lengths{1, 2, 1, 200},    Lengths{1, 1, 197, 197}, Lengths{1, 1, 150, 129},
-          Lengths{1, 2, 257, 257}, Lengths{2, 3, 261, 261},  Lengths{1, 2, 64, 288},  Lengths{1, 2, 33, 300},
-          Lengths{2, 1, 384, 384}, Lengths{1, 1, 1000, 272}, Lengths{1, 2, 1, 273}}) {
+         {Lengths{1, 3, 197, 197},  Lengths{8, 12, 197, 197}, Lengths{2, 2, 256, 256},
+          Lengths{3, 2, 128, 128},  Lengths{3, 2, 129, 129},  Lengths{2, 3, 127, 145},
+          Lengths{2, 3, 65, 81},    Lengths{4, 2, 77, 77},    Lengths{4, 2, 50, 50},
+          Lengths{2, 2, 1, 1},      Lengths{2, 2, 17, 255},   Lengths{2, 2, 300, 5},
+          Lengths{1, 2, 4096, 77},  Lengths{1, 2, 1, 200},    Lengths{1, 1, 197, 197},
+          Lengths{1, 1, 150, 129},  Lengths{1, 2, 257, 257},  Lengths{2, 3, 261, 261},
+          Lengths{1, 2, 64, 288},   Lengths{1, 2, 33, 300},   Lengths{2, 1, 384, 384},
+          Lengths{1, 1, 1000, 272}, Lengths{1, 2, 1, 273},    Lengths{1, 2, 577, 577},
+          Lengths{1, 3, 100, 640},  Lengths{2, 1, 40, 385},   Lengths{1, 2, 65, 500},
+          Lengths{1, 1, 1, 513}}) {
       // Calls of few heads have their keys cut in parts, with maxima of their own, and so other codes of P:
       // not always the same ones by one launch and by halves.
       Ask ask = of(lengths, dtype);
@@ -89,7 +93,8 @@ TEST_F(PlainSequences, MakeZerosOfRowsThatAreNotFinite) {
 }
 
 TEST_F(PlainSequences, GoByHalvesWhereThereIsNoKernel) {
-  expect_halves(of({2, 2, 197, 385}), "more than three key blocks");
+  expect_halves(of({2, 2, 197, 641}), "more than five key blocks");
+  expect_halves(of({200, 2, 64, 385}), "more than three key blocks of many heads");
   Ask ask = of({2, 2, 197, 197});
   ask.mask = Mask::causal;
   expect_halves(ask, "rows do not see all keys");

@@ -42,6 +42,9 @@ TEST(GpuWorkloads, KeyBlocksAreAsEvenAsTheirNumberAllows) {
                                     {128, 128},
                                     {129, 80},
                                     {197, 112},
+                                    {257, 128},
+                                    {272, 128},
+                                    {273, 96},
                                     {300, 112},
                                     {16384, 128}}) {
     CpuWorkload w = gpu_workloads().front().shape;

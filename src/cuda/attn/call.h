@@ -89,8 +89,9 @@ struct PackedPart {
 /// or when these are done with their keys.
 enum class NextStarts : std::uint8_t { early, late };
 
-/// When the call's blocks of threads touch memory: behind every kernel before it on the stream, or beside the
-/// one before, which is of the same tensors, waited for all before itself, and lets this one start early.
+/// When the call's blocks of threads touch memory: behind every kernel before it on the stream, or beside
+/// those before of the same call, the first of which waited for all before itself, and each lets the next one
+/// start early. Packing does so for V alone, if none of these has made it.
 enum class Begins : std::uint8_t { behind_all, beside_own };
 
 /// What every call reads stands together: a launch brings its parameters to a processor a line at a time, and

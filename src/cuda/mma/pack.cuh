@@ -79,11 +79,21 @@ class Packing {
     const attn::HeadOperand k(call_.k, call_.keys, keys, head), v(call_.v, call_.keys, keys, head);
     const ScalesAt scales_at(k, v, begin, count);
     const ValuesAt values_at(call_, shape_, v, begin, slot);
-    ptx::wait_for_earlier_kernels();
+    // V that stood before those kernels began is packed beside the last of them.
+    const bool is_beside = call_.begins == Begins::beside_own;
+    if (is_beside)
+      __threadfence();  // what the processor's cache has from before is read anew
+    else
+      ptx::wait_for_earlier_kernels();
     ptx::let_the_next_kernel_start();
-    if (begin >= keys.length) return;
-    const Scales scales = scales_at.read();  // on their way while values are
+    if (begin >= keys.length) return ptx::wait_for_earlier_kernels();
+    Scales scales = scales_at.none();
+    if (!is_beside) scales = scales_at.read();  // on their way while values are
     put_values(v, values_at, begin, count, slot);
+    if (is_beside) {
+      ptx::wait_for_earlier_kernels();
+      scales = scales_at.read();
+    }
     put_constants(scales, count, slot);
     if (call_.packed.k) put_keys(k, begin, count, slot);
     if (call_.packed.channels) put_channels(v, begin, slot);
@@ -126,6 +136,7 @@ class Packing {
       v = tile::kept(in_p && exists ? of_v.scale_at(own, 0) : nullptr);
     }
     __device__ Scales read() const { return {at(k_of_block), {at(k), at(v)}, exists, in_p}; }
+    __device__ Scales none() const { return {1.0f, {1.0f, 1.0f}, exists, in_p}; }
     __device__ static float at(const float* scale) { return scale ? *scale : 1.0f; }
   };
 

@@ -41,7 +41,8 @@ inline constexpr Tile kTileTable[] = {{32, 64},
                                       {64, 128, 1, 128, 0, 2},
                                       {64, 128, 1, 112, 0, 3},
                                       {64, 128, 2, 128, 0, 3},
-                                      {64, 128, 4, 128, 0, 2}};
+                                      {64, 128, 4, 128, 0, 2},
+                                      {64, 128, 4, 128, 0, 5}};
 inline constexpr int kPackedTiles = 5, kTileCount = sizeof(kTileTable) / sizeof(kTileTable[0]);
 inline constexpr std::int32_t kMostKeys = 128;
 inline constexpr std::int32_t kMostDim = 256;
@@ -112,10 +113,11 @@ constexpr int keeping_tile(int tile, std::int64_t blocks, std::int64_t keys, std
   return narrowest;
 }
 
-/// The tile of the same places that keeps key blocks in so many parts; -1: there is none.
-constexpr int keeping_parts(int tile, std::int32_t parts) {
+/// The tile of the same places that keeps so many key blocks or the fewest more in so many parts; -1: there
+/// is none.
+constexpr int keeping_parts(int tile, std::int32_t parts, std::int64_t blocks) {
   for (int i = 0; i < kTileCount; ++i)
-    if (kTileTable[i].kept_blocks > 0 &&
+    if (kTileTable[i].kept_blocks >= blocks && kTileTable[i].kept_blocks > 0 &&
         tile_like(tile, parts, kTileTable[i].computed, 0, kTileTable[i].kept_blocks) == i)
       return i;
   return -1;

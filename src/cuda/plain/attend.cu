@@ -11,18 +11,23 @@ namespace octet::cuda::plain {
 namespace {
 
 /// Tiles that kernels are of: those that keep two key blocks, of up to 128 keys and of up to 112, and those
-/// that keep some in two and in four parts.
+/// that keep three in two parts, and two and five in four.
 inline constexpr int kUsual = mma::tile_for(kDim, mma::kMostKeys), kBlocks = 2, kValueBytes = 2, kFew = 112,
                      kWide = mma::keeping_tile(kUsual, kBlocks, mma::kMostKeys, kValueBytes),
                      kNarrow = mma::keeping_tile(kUsual, kBlocks, kFew, kValueBytes),
-                     kTwoParts = mma::keeping_parts(kUsual, 2), kFourParts = mma::keeping_parts(kUsual, 4);
-static_assert(kWide >= 0 && kNarrow >= 0 && kWide != kNarrow && kTwoParts >= 0 && kFourParts >= 0);
+                     kTwoParts = mma::keeping_parts(kUsual, 2, 3),
+                     kFourParts = mma::keeping_parts(kUsual, 4, 2),
+                     kOfMore = mma::keeping_parts(kUsual, 4, 5);
+static_assert(kWide >= 0 && kNarrow >= 0 && kWide != kNarrow && kTwoParts >= 0 && kFourParts >= 0 &&
+              kOfMore >= 0 && kOfMore != kFourParts);
 
 using Kernel = void (*)(Call, PlainSequences);
 Kernel kernel_of(int tile) {
   switch (tile) {
     case kTwoParts:
       return attend_parts<Int8HalfScheme, kTwoParts>;
+    case kOfMore:
+      return attend_parts<Int8HalfScheme, kOfMore>;
     case kFourParts:
       return attend_parts<Int8HalfScheme, kFourParts>;
     case kNarrow:

@@ -1,4 +1,4 @@
-// Attention of two or three key blocks from plain rows to outputs, of which a tile of rows has two or four
+// Attention of two to five key blocks from plain rows to outputs, of which a tile of rows has two or four
 // warps, each for some of its keys. Where heads are few, one warp's way through all of them would be what the
 // call takes. A block of threads computes some tiles of rows, several at a time, against keys that stay.
 #pragma once
@@ -244,14 +244,13 @@ class AttentionByParts : ByParts<Scheme, kIndex> {
   }
 };
 
-/// Blocks of threads that share a processor's registers.
-inline constexpr int kBlocksOfParts = 2;
-
 /// Grid: [tiles of rows of all sequences, heads]; warps: [rows, parts of the keys].
 template <template <class> class Scheme, int kIndex>
-__global__ __launch_bounds__(kWarpsOfParts* kWarp,
-                             kBlocksOfParts) void attend_parts(const __grid_constant__ Call call,
-                                                               const __grid_constant__ PlainSequences plain) {
+__global__ __launch_bounds__(
+    warps_by_parts(mma::kTileTable[kIndex]) * kWarp,
+    blocks_by_parts(mma::kTileTable[kIndex])) void attend_parts(const __grid_constant__ Call call,
+                                                                const __grid_constant__ PlainSequences
+                                                                    plain) {
   OCTET_DYNAMIC_SHARED(memory, 512);
   using Shared = mma::SharedPlan<Scheme<DeviceLane>, mma::kTileTable[kIndex]>;
   AttentionByParts<Scheme, kIndex>(call, plain, *reinterpret_cast<Shared*>(memory)).run();

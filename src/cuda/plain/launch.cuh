@@ -5,6 +5,7 @@
 
 #include "cuda/attn/call.h"
 #include "cuda/mma/launch.h"
+#include "cuda/mma/tile.h"
 #include "cuda/quant/short_sequences.cuh"
 #include "octet/types.hpp"
 
@@ -13,8 +14,11 @@ namespace octet::cuda::plain {
 /// Channels of Q, K and V, and the rows of one that a warp has at a time.
 inline constexpr std::int32_t kDim = 64, kRowsAtOnce = 16;
 
-/// Warps of a block of threads whose tiles of rows have a warp for each part of the keys.
-inline constexpr std::int32_t kWarpsOfParts = 8;
+/// Warps of a processor where tiles of rows have a warp for each part of the keys, as many as registers hold.
+/// More than three key blocks leave it room for one block of threads, else it has two.
+inline constexpr std::int32_t kWarpsByParts = 16;
+constexpr std::int32_t blocks_by_parts(const mma::Tile& tile) { return tile.kept_blocks > 3 ? 1 : 2; }
+constexpr std::int32_t warps_by_parts(const mma::Tile& tile) { return kWarpsByParts / blocks_by_parts(tile); }
 
 /// [batch, head, token, channel] of 16 bits, channels beside each other and rows at 16 bytes.
 struct RowsOfHeads {

@@ -53,6 +53,7 @@ __device__ __forceinline__ void encode(const HeldOperand& of, std::uint32_t bloc
 template <class Shape, HeldScales kScales, DType kType>
 __global__ __launch_bounds__(kMostWarps* kWarp,
                              2) void held_sequences(const __grid_constant__ HeldOperands operands) {
+#if __CUDA_ARCH__ >= 900  // note: clusters, and what was measured, are of no older ones, see is_held_built()
   OCTET_DYNAMIC_SHARED(held_memory, 128);  // row_place() counts on it
   auto& space = *reinterpret_cast<HeldSpace<Shape>*>(held_memory);
   std::uint32_t number = 0;
@@ -64,6 +65,7 @@ __global__ __launch_bounds__(kMostWarps* kWarp,
     encode<Shape, kScales, kType, Work::multiplied>(of, block, space);
   else
     encode<Shape, kScales, kType, Work::shifted_and_rotated>(of, block, space);
+#endif
 }
 
 /// Whether constants follow from scales that the kernels make. Of V that has not one a token P carries none.
@@ -152,8 +154,8 @@ std::uint32_t cluster_of(std::span<const ShortOperand> operands, const HeldCut& 
     if (needs_all(x)) return divided_up(leaves_of(x), cut.leaves);
   return 1;
 }
-/// Whether the current device runs code of the kernels that knows clusters.
-bool knows_clusters() {
+/// Whether the current device runs code of the kernels that is more than their names.
+bool is_held_built() {
   bool is_of_90 = false;
   return runtime::may_overlap(reinterpret_cast<const void*>(
                                   held_sequences<SegmentShape<64>, HeldScales::of_tokens, DType::bf16>),
@@ -252,7 +254,7 @@ bool should_hold(std::span<const ShortOperand> operands) {
     leaves = std::max(leaves, leaves_of(x));
     statistics += needs_all(x) ? 1 : 0;
   }
-  if (statistics == 0) return false;
+  if (statistics == 0 || !is_held_built()) return false;
   // Shorter sequences, unless they are many, are better off where all threads share their sums, and the more
   // so where one operand alone has any; and the less so where constants written beside scales save packing.
   const bool has_one_statistic = statistics == 1;
@@ -263,7 +265,6 @@ bool should_hold(std::span<const ShortOperand> operands) {
   const bool is_whole =
       std::ranges::all_of(operands, [&](const ShortOperand& x) { return leaves_of(x) <= cut.leaves; });
   if (is_whole) return true;
-  if (cluster_of(operands, cut) > 1 && !knows_clusters()) return false;
   // More than that in parts is read faster by kernels whose warps have their next rows on the way, once.
   constexpr std::int64_t kMiB = 1 << 20;
   const std::int64_t most_of_parts = (has_one_statistic ? 64 : 128) * kMiB;  // bytes of all operands

@@ -60,6 +60,17 @@ OCTET_HD int group_words(const Coding& k) {
   return has_groups(k) ? static_cast<int>(k.groups.per_head) * k.channel_groups : 0;
 }
 
+/// Whether each block of threads reads rows that are not of its part: they have something in common with
+/// these.
+OCTET_HD bool reads_more_rows(const ShortOperand& x) {
+  return x.rows.shift.data || x.rows.exponent.data || has_groups(x.coding);
+}
+/// Rows that a block of threads has room for.
+OCTET_HD int rows_in_space(const ShortOperand& x) {
+  const auto tokens = static_cast<int>(x.rows.x.shape[2]);
+  return reads_more_rows(x) || x.rows_of_part > tokens ? tokens : x.rows_of_part;
+}
+
 /// kRowVectorsLog2: vectors (of kChannels) of a row; kVectorsLog2: those of them that a thread turns into
 /// codes. note: bf16 and f16 are one kernel, which is half as much to compile; a warp asks which once a
 /// vector or more.
@@ -79,12 +90,13 @@ class ShortRows {
         has_shift_(x.has_shift),
         floors_(x.floors),
         tokens_(static_cast<int>(x.rows.x.shape[2])),
-        plan_(tokens_, kWidth, group_words(x.coding)),
+        plan_(rows_in_space(x), kWidth, group_words(x.coding)),
         memory_(memory) {
     const auto unit = static_cast<std::int32_t>(blockIdx.x);
     b_ = unit / r_.order.heads, h_ = unit - b_ * r_.order.heads;
     first_ = static_cast<int>(blockIdx.y) * x.rows_of_part;
     end_ = min(first_ + x.rows_of_part, tokens_);
+    in_space_ = reads_more_rows(x) ? 0 : first_;
     look_ = {first_, end_};
     if (has_groups(k_)) {
       const int of_group = k_.groups.tokens > 0 ? static_cast<int>(k_.groups.tokens) : tokens_;
@@ -119,7 +131,7 @@ class ShortRows {
   __device__ float* leaves() { return reinterpret_cast<float*>(memory_ + plan_.leaves); }
   __device__ std::uint32_t* peaks() { return memory_ + plan_.peaks; }
   __device__ float* rscales() { return reinterpret_cast<float*>(memory_ + plan_.rscales); }
-  __device__ uint4* vectors() { return reinterpret_cast<uint4*>(memory_); }
+  __device__ uint4* vectors() { return reinterpret_cast<uint4*>(memory_) - in_space_ * kRowVectors; }
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
   __device__ static int threads() { return static_cast<int>(blockDim.x); }
   /// Vector number `vector` of a row among the vectors of all: places are exchanged so that eight threads
@@ -183,6 +195,7 @@ class ShortRows {
   std::uint32_t* const memory_;
   std::int32_t b_, h_;
   int first_, end_;                   ///< the part's rows
+  int in_space_;                      ///< the first row that there is room for
   int first_group_ = 0, groups_ = 0;  ///< of which it has some
   Rows look_, staged_;                ///< rows of these groups, and those that are read
   const std::uint16_t* from_;         ///< the thread's first one; addresses are made before the wait

@@ -44,10 +44,13 @@ __global__ __launch_bounds__(most_threads(kVectorsLog2), least_blocks(kVectorsLo
   if (sequence.has_rows()) sequence.run(factors.of);
 }
 
-std::int64_t bytes_of(const ShortOperand& x) {
-  const ShortSpace plan(static_cast<int>(x.rows.x.shape[2]), kChannels << x.rows.lanes_log2,
-                        group_words(x.coding));
+/// Of a block of threads with room for so many rows.
+std::int64_t bytes_of(const ShortOperand& x, int rows) {
+  const ShortSpace plan(rows, kChannels << x.rows.lanes_log2, group_words(x.coding));
   return std::int64_t{4} * plan.end;
+}
+std::int64_t bytes_of_sequence(const ShortOperand& x) {
+  return bytes_of(x, static_cast<int>(x.rows.x.shape[2]));
 }
 
 /// Whether all operands of a launch have scales by token, which take their threads' time row by row.
@@ -138,7 +141,7 @@ Parts parts_for(std::uint32_t measured, std::uint32_t plain) {
 void launch_together(std::span<const ShortOperand> operands, void* stream) {
   ShortOperands all{};
   std::uint32_t units = 0, sequences = 0, measured = 0, tokens = 0;
-  std::int64_t bytes = 0;
+  bool reads_more = false;
   auto scales = TokenScales::all;
   for (const ShortOperand& x : operands) {
     if (x.coding.scale_of != ScaleOf::token) scales = TokenScales::not_all;
@@ -146,9 +149,8 @@ void launch_together(std::span<const ShortOperand> operands, void* stream) {
     if (has_statistic(x)) measured += units_of(x.rows);
     units = std::max(units, units_of(x.rows));
     tokens = std::max(tokens, static_cast<std::uint32_t>(x.rows.x.shape[2]));
-    bytes = std::max(bytes, bytes_of(x));
+    reads_more = reads_more || reads_more_rows(x);
   }
-  const Parts wanted = parts_for(measured, sequences - measured);
   const int width_log2 = operands[0].rows.lanes_log2;
   const VectorsLog2 vectors = operands[0].coding.making.is_shared()
                                   ? VectorsLog2::of_many
@@ -160,12 +162,18 @@ void launch_together(std::span<const ShortOperand> operands, void* stream) {
                       threads = std::max<std::uint32_t>(divided_up(of_rows, rounds * kWarp) * kWarp,
                                                         kChannels << width_log2),
                       at_once = threads >> lanes_log2;
+  // Rows by themselves are shared out among as many blocks as run at once.
+  const std::uint32_t at_a_time = static_cast<std::uint32_t>(least_blocks(vectors)) * processors();
+  const Parts wanted = reads_more ? parts_for(measured, sequences - measured)
+                                  : Parts{1, std::max<std::uint32_t>(at_a_time / sequences, 1)};
   std::uint32_t parts = 0;
+  std::int64_t bytes = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     ShortOperand& x = all.of[i] = operands[i];
     const std::uint32_t turns = divided_up(static_cast<std::uint32_t>(x.rows.x.shape[2]), at_once),
                         turns_of_part = divided_up(turns, has_statistic(x) ? wanted.measured : wanted.plain);
     x.rows_of_part = static_cast<int>(turns_of_part * at_once);
+    bytes = std::max(bytes, bytes_of(x, rows_in_space(x)));
     parts = std::max(parts, divided_up(turns, turns_of_part));
   }
   const dim3 blocks(units, parts, static_cast<unsigned>(operands.size()));
@@ -202,7 +210,7 @@ bool takes_short_sequences(const ShortOperand& operand) {
   if (k.groups.is_one && !k.making.is_shared() && (r.shift.data || r.exponent.data)) return false;
   if (has_groups(k) && k.groups.per_head * k.channel_groups > kMostGroupWords) return false;
   if (r.exponent.data && (r.shift.data || r.hadamard > 0 || r.confine != Confine::row)) return false;
-  return bytes_of(operand) <= most_bytes(units_of(operand.rows));
+  return bytes_of_sequence(operand) <= most_bytes(units_of(operand.rows));
 }
 
 bool is_of_dense_s8(const ShortOperand& x) {

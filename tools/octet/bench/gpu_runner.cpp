@@ -52,6 +52,7 @@ Result<DeviceInputs> upload_inputs(const CpuInputs& inputs, Threads& threads) {
 std::int64_t key_block_of(const CpuWorkload& workload) {
   constexpr std::int64_t kDefault = 128, kStep = 16;  // of the library
   const std::int64_t keys = workload.tokens_k, blocks = (keys + kDefault - 1) / kDefault;
+  if (blocks > 2 && keys % kDefault != 0 && keys % kDefault <= kStep) return kDefault;
   return (keys + blocks * kStep - 1) / (blocks * kStep) * kStep;
 }
 
