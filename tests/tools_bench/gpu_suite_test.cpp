@@ -257,7 +257,7 @@ TEST(GpuSuite, TheListNeedsNoGpu) {
   options.suite = "llm-prefill";
   const Result<Json> rows = list_gpu_workloads(options);
   ASSERT_TRUE(rows.ok()) << rows.status().message();
-  EXPECT_EQ(rows.value().size(), 36u);
+  EXPECT_EQ(rows.value().size(), 37u);
   EXPECT_NE(gpu_shapes_table(rows.value()).find("gqa-8k-causal"), std::string::npos);
 }
 

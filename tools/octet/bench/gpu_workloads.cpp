@@ -46,8 +46,8 @@ constexpr GpuWorkload prompt(const char* name, std::int64_t tokens, std::int64_t
   return {"llm-prefill", {name, Kind::prefill, 1, 32 / gpus, 8 / gpus, tokens, tokens, 128, Mask::causal}};
 }
 
-/// A picture that a model sees (CLIP ViT-L/14 of 224 and 336 pixels) or a diffusion model makes, its tokens
-/// and a text's: tiles that fill no turn of an H200's processors.
+/// A picture that a model sees (CLIP ViT-L/14 of 224 and 336 pixels, ViT-B/16 of 384) or a diffusion model
+/// makes, its tokens and a text's: tiles that fill no turn of an H200's processors.
 constexpr GpuWorkload image(const char* name, std::int64_t batch, std::int64_t heads, std::int64_t tokens,
                             std::int64_t dim) {
   return {"llm-prefill", {name, Kind::prefill, batch, heads, heads, tokens, tokens, dim}};
@@ -111,6 +111,7 @@ constexpr GpuWorkload kGpuWorkloads[] = {
     image("image-257", 1, 16, 257, 64),
     image("image-257-b8", 8, 16, 257, 64),
     image("image-577", 1, 16, 577, 64),
+    image("image-577-base", 1, 12, 577, 64),
     image("image-1k", 2, 20, 1024, 64),
     image("image-4k", 2, 10, 4096, 64),
     image("image-4.5k", 1, 24, 4608, 128),
