@@ -8,6 +8,7 @@
 #include "cuda/quant/short_sequences.cuh"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/divided_up.h"
 #include "cuda/ptx/grid.cuh"
@@ -137,6 +138,13 @@ Parts parts_for(std::uint32_t measured, std::uint32_t plain) {
   return best;
 }
 
+/// Turns of a block of threads at most, of so many rows.
+std::uint32_t most_turns(const ShortOperand& x, std::uint32_t rows) {
+  if (reads_more_rows(x)) return std::numeric_limits<std::uint32_t>::max();
+  const std::uint32_t row_bytes = kChannels << x.rows.lanes_log2 << 1;
+  return std::max<std::uint32_t>(ShortSpace::kMostOfMany / (rows * row_bytes), 1);
+}
+
 /// Operands that are alike.
 void launch_together(std::span<const ShortOperand> operands, void* stream) {
   ShortOperands all{};
@@ -171,7 +179,8 @@ void launch_together(std::span<const ShortOperand> operands, void* stream) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     ShortOperand& x = all.of[i] = operands[i];
     const std::uint32_t turns = divided_up(static_cast<std::uint32_t>(x.rows.x.shape[2]), at_once),
-                        turns_of_part = divided_up(turns, has_statistic(x) ? wanted.measured : wanted.plain);
+                        wanted_turns = divided_up(turns, has_statistic(x) ? wanted.measured : wanted.plain),
+                        turns_of_part = std::min(wanted_turns, most_turns(x, at_once));
     x.rows_of_part = static_cast<int>(turns_of_part * at_once);
     bytes = std::max(bytes, bytes_of(x, rows_in_space(x)));
     parts = std::max(parts, divided_up(turns, turns_of_part));
@@ -190,9 +199,8 @@ void launch_together(std::span<const ShortOperand> operands, void* stream) {
   runtime::launch(kernel, blocks, threads, static_cast<std::size_t>(bytes), stream, all);
 }
 
-}  // namespace
-
-bool takes_short_sequences(const ShortOperand& operand) {
+/// Whether kernels know what becomes of the rows, and take no longer than a launch for each step.
+bool have_kernel(const ShortOperand& operand) {
   const RowReading& r = operand.rows;
   const Coding& k = operand.coding;
   constexpr std::int64_t kMostGroupWords = 1024;
@@ -210,7 +218,21 @@ bool takes_short_sequences(const ShortOperand& operand) {
   if (k.groups.is_one && !k.making.is_shared() && (r.shift.data || r.exponent.data)) return false;
   if (has_groups(k) && k.groups.per_head * k.channel_groups > kMostGroupWords) return false;
   if (r.exponent.data && (r.shift.data || r.hadamard > 0 || r.confine != Confine::row)) return false;
-  return bytes_of_sequence(operand) <= most_bytes(units_of(operand.rows));
+  // Rows that are converted alone have kernels of their own, which are faster from some tokens on: of 50
+  // these take 5 % less, of 197 and more those up to 17 % (H200, docs/cuda-measurements.md).
+  constexpr std::int64_t kMostConverted = 128;
+  const bool is_converted = k.scale_of == ScaleOf::nothing && r.hadamard == 0 && !reads_more_rows(operand);
+  return !is_converted || r.x.shape[2] <= kMostConverted;
+}
+
+}  // namespace
+
+bool takes_short_sequences(const ShortOperand& operand) {
+  return have_kernel(operand) && bytes_of_sequence(operand) <= most_bytes(units_of(operand.rows));
+}
+
+bool takes_parts_of_sequences(const ShortOperand& operand) {
+  return have_kernel(operand) && !reads_more_rows(operand);
 }
 
 bool is_of_dense_s8(const ShortOperand& x) {

@@ -26,6 +26,9 @@ Result<bool> as_short_operand(const PlainOperand& operand, ShortOperand& out);
 /// holds, scales and floors of no more than a sequence or of a shared amax.
 bool takes_short_sequences(const ShortOperand& operand);
 
+/// The same of longer ones, whose rows have nothing in common, so that blocks of threads hold parts of them.
+bool takes_parts_of_sequences(const ShortOperand& operand);
+
 /// Whether codes are s8 of dense sequences of aligned 16-bit rows, read and written 16 bytes at a time, whose
 /// scales are made of what a sequence has: what the kernels of held sequences and of windows ask for.
 bool is_of_dense_s8(const ShortOperand& operand);
