@@ -151,6 +151,7 @@ bool launch_as_one_kind(std::span<const Candidate> candidates, void* stream) {
 /// us of a call: 32 over 8 x 1024 x 128 38.7 instead of 41.7, 4 x 32 x 512 x 64 51.4 instead of 49.7).
 bool should_share_parts(std::span<const Candidate* const> all) {
   constexpr std::int64_t kMostElements = 40 * 1024;  // of a processor
+  if (all.size() < 2) return false;                  // a launch either way
   std::int64_t elements = 0;
   for (const Candidate* x : all) {
     const TensorView& rows = x->operand.rows.x;
