@@ -69,6 +69,13 @@ TEST_F(PlainSequences, OfKeyBlocksThatAreNoTiles) {
       ask.key_block = key_block, ask.name = title(ask), ask.seldom = 1;
       expect_same(ask);
     }
+  // Of more blocks halves.
+  for (const std::int64_t key_block : {112, 80})
+    for (const std::int64_t tokens : {5 * key_block, 4 * key_block + 1, 3 * key_block + 1}) {
+      Ask ask = of({1, 1, 100, tokens});
+      ask.key_block = key_block, ask.name = title(ask), ask.seldom = 1;
+      if (have_room(ask.of)) expect_same(ask);
+    }
   // Of a third block some keys at a time have maxima of their own.
   for (const std::int64_t key_block : {112, 80, 48, 16})
     for (const std::int64_t tokens :

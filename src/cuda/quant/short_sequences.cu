@@ -138,7 +138,8 @@ Parts parts_for(std::uint32_t measured, std::uint32_t plain) {
   return best;
 }
 
-/// Turns of a block of threads at most, of so many rows.
+/// Turns of a block of threads, of so many rows each, at most: what it holds leaves room for two more on a
+/// processor.
 std::uint32_t most_turns(const ShortOperand& x, std::uint32_t rows) {
   if (reads_more_rows(x)) return std::numeric_limits<std::uint32_t>::max();
   const std::uint32_t row_bytes = kChannels << x.rows.lanes_log2 << 1;

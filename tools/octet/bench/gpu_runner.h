@@ -22,8 +22,8 @@ Result<DeviceInputs> upload_inputs(const CpuInputs& inputs, Threads& threads);
 /// Keys a block: as many blocks as of 128 keys, the library's default, all as wide but the last. 197 keys are
 /// 112 and 85 instead of 128 and 69: the same number of blocks, none wider than it must be. Of 128 where
 /// two such and more leave no more than sixteen keys, as the library would have it: 16 x 257 x 64 take
-/// int8_half, the fastest of all from bf16, 8.2 us so and 9.7 in three blocks of 96, others up to a fifth
-/// more (H200).
+/// int8_half, the fastest of all from bf16, 8.2 us so and 9.7 in three blocks of 96, others up to a
+/// quarter more (H200).
 std::int64_t key_block_of(const CpuWorkload& workload);
 
 /// A plan with what its calls need. Excluded: codes that the host's quantiser made, K and V packed
