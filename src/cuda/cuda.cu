@@ -89,6 +89,12 @@ bool reads_k(const TensorView& k, const mma::Kernels& kernels, const mma::Tile& 
   return k.shape[3] == tile.head_dim && as_multiplied(k, kernels);
 }
 
+/// Whether kernels read V's rows as they are, of which the same holds.
+bool reads_v(const TensorView& v, const mma::Kernels& kernels, const mma::Tile& tile) {
+  return kernels.reads_rows_of_v && v.dtype == kernels.v_dtype && v.shape[3] == tile.head_dim &&
+         in_chunks(v, v.shape[3]);
+}
+
 /// A call whose packed keys begin at kept.packed.
 Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut, const KeptKeys& kept) {
   const mma::Kernels& kernels = kernels_for(d, cut);
@@ -140,7 +146,8 @@ Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut, 
     call.k_row_bytes = tile.head_dim * k_bytes, call.k_block_bytes = tile.keys * call.k_row_bytes;
   }
   call.packed.v = packed + at.v;
-  call.has_packed_v = args.v.codes.data == call.packed.v;
+  call.v_row_bytes = tile.head_dim * kernels.v_bytes, call.v_block_bytes = tile.keys * call.v_row_bytes;
+  call.packs_constants_alone = args.v.codes.data == call.packed.v;
   call.packed.keys = packed + at.keys;
   call.packed.blocks = packed + at.blocks;
   const bool in_p = kernels.carries_v && args.v.channels_per_scale == 0;
@@ -150,9 +157,24 @@ Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut, 
   call.packed.blocks_per_head = static_cast<std::int32_t>(at.blocks_per_head);
   return call;
 }
-/// A call whose keys are packed in its workspace.
+/// A call whose keys are packed in its workspace, or read where they are.
 Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
-  return call_of(d, args, cut, {static_cast<std::byte*>(args.workspace), d.tokens_k});
+  Call call = call_of(d, args, cut, {static_cast<std::byte*>(args.workspace), d.tokens_k});
+  const mma::Kernels& kernels = kernels_for(d, cut);
+  const mma::Tile& tile = mma::kTileTable[cut.tile];
+  if (!reads_v(args.v.codes, kernels, tile)) return call;
+  call.packed.v = nullptr;
+  call.packs_constants_alone =
+      d.sequences == 0 && tile.keys == mma::kMostKeys && !call.packed.k && !call.packed.channels;
+  call.v_row_bytes = args.v.codes.stride[2] * kernels.v_bytes;
+  call.v_block_bytes = d.key_block * call.v_row_bytes;
+  return call;
+}
+
+/// Whether there is something to pack: V or K, or constants.
+bool packs(const Call& call, const mma::Kernels& kernels) {
+  return call.packed.v || call.packed.k || call.packed.channels || kernels.key_bytes > 0 ||
+         kernels.block_bytes > 0;
 }
 
 Status launched(int error, const char* what) {
@@ -382,11 +404,12 @@ Status pack(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
   Call call = call_of(d, args, cut);
   if (args.follows_codes_of_k) call.begins = Begins::beside_own;
   OCTET_TRY(put_table(d, kernels_for(d, cut), call, args.stream));
-  if (d.tokens_k == 0) return {};
-  if (call.has_packed_v && (call.packed.k || call.packed.channels))
+  if (d.tokens_k == 0 || !packs(call, kernels_for(d, cut))) return {};
+  if (call.packs_constants_alone && (call.packed.k || call.packed.channels))
     return {Code::internal, "V came packed to a call that packs more than constants"};
   const void* const constants = args.k.scales.data;
-  if (call.has_packed_v && (constants == call.packed.keys || constants == call.packed.blocks)) return {};
+  const bool are_there = constants == call.packed.keys || constants == call.packed.blocks;
+  if (call.packs_constants_alone && are_there) return {};
   return pack_blocks(d, call, cut, call.packed.blocks_per_head, args.stream);
 }
 Status pack(const AttentionDesc& d, const AttentionArgs& args) { return pack(d, args, usual_cut(d)); }

@@ -54,7 +54,8 @@ struct DeviceSequences {
 /// an upper bound of the blocks before it that needs no running sum.
 struct PackedKeys {
   std::byte* k = nullptr;         ///< [head][block][key][dim]: null where kernels read the caller's
-  std::byte* v = nullptr;         ///< [head][block][channel][slot], in key order (tile/key_order.h)
+  std::byte* v = nullptr;         ///< [head][block][channel][slot], in key order (tile/key_order.h); of 16
+                                  ///< bits [head][block][key][dim], null where kernels read the caller's
   std::byte* keys = nullptr;      ///< [head][block][key] constants of keys, the scheme's Key
   std::byte* blocks = nullptr;    ///< [head][block] constants of blocks, the scheme's Block
   std::byte* channels = nullptr;  ///< [head][block][channel] the scheme's Channel, of the key block's scales
@@ -97,12 +98,12 @@ enum class Begins : std::uint8_t { behind_all, beside_own };
 /// What every call reads stands together: a launch brings its parameters to a processor a line at a time, and
 /// warps wait for each. So what seldom is there is asked of a flag.
 struct Call {
-  Prepare prepare;                   ///< its scales are read on the device: below
-  bool tensor_scales[3] = {};        ///< of q, k, v: whether the one scale goes into prepare
-  bool is_placed_by_memory = false;  ///< whether tensor_scales or cu_seqlens are read before all else
-  bool has_ranges = false;           ///< whether keys are cut: `ranges`
-  bool packs_part = false;           ///< whether packing has some key blocks only: `part`
-  bool has_packed_v = false;         ///< whether packing finds V's codes packed
+  Prepare prepare;                     ///< its scales are read on the device: below
+  bool tensor_scales[3] = {};          ///< of q, k, v: whether the one scale goes into prepare
+  bool is_placed_by_memory = false;    ///< whether tensor_scales or cu_seqlens are read before all else
+  bool has_ranges = false;             ///< whether keys are cut: `ranges`
+  bool packs_part = false;             ///< whether packing has some key blocks only: `part`
+  bool packs_constants_alone = false;  ///< whether packing finds V's codes packed, or leaves V where it is
   NextStarts next_starts = NextStarts::late;
   Begins begins = Begins::behind_all;
   bool q_in_chunks = false, o_in_chunks = false;  ///< rows lie as the products take them; as they are stored
@@ -118,6 +119,7 @@ struct Call {
   DeviceSequences queries, keys;
   PackedKeys packed;
   std::int64_t k_row_bytes = 0, k_block_bytes = 0;  ///< from a row of K to the next, packed or the caller's
+  std::int64_t v_row_bytes = 0, v_block_bytes = 0;  ///< the same of V whose rows are keys
   DeviceOperand q, k, v;
   DeviceTensor o, lse, o_scale, q_anchor;  ///< data null: none
   DeviceTensor bias;                       ///< strides 0 where an axis is broadcast

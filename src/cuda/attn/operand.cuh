@@ -16,6 +16,11 @@ struct Element {
   using Type = std::conditional_t<kBytes == 2, std::uint16_t, std::uint8_t>;
 };
 
+/// Whether rows of V are keys in the tiles of the products, as they are in the caller's tensor: elements of
+/// 16 bits, which these turn around as they read them. Single bytes nothing turns, and rows are channels.
+template <class S>
+inline constexpr bool kValuesByKeys = Element<S::kV>::kBytes == 2;
+
 /// Elements that are read and written together.
 template <Operand kOperand, int kBytes>
 struct Elements {

@@ -91,10 +91,9 @@ class Attention : protected Loads<S, kTile> {
   using Rows = LaneRow<S>[kRowsALane];
   using Base::address_of_k, Base::address_of_v, Base::place_of_v, Base::warp;
   using Base::call_, Base::shared_, Base::thread_, Base::copies_, Base::reads_, Base::rows_a_block_;
-  using Base::key_rows, Base::query_rows_of, Base::load_q, Base::load_k, Base::load_v, Base::load_block;
-  using Base::packed_v, Base::first_row_of_warp, Base::flipped_rows;
-  using typename Base::CopyK;
-  using typename Base::CopyV;
+  using Base::copy_places, Base::query_rows_of, Base::load_q, Base::load_k, Base::load_v, Base::load_block;
+  using Base::rows_of_v, Base::first_row_of_warp, Base::flipped_rows;
+  using typename Base::CopyPlaces;
   using typename Base::QueryRows;
   using typename Base::Threads;
 
@@ -173,7 +172,7 @@ class Attention : protected Loads<S, kTile> {
       if constexpr (LongRows<S>) rows[0].own.above = above;
     };
     const auto load_rows = [&] { load_q(q, query_rows, begin, count); };
-    visit_blocks(rows, outputs, load_rows, read, prepare, k, bias, begin, queries, keys, range,
+    visit_blocks(rows, outputs, load_rows, read, prepare, k, v, bias, begin, queries, keys, range,
                  head / call_.group);
     if (call_.next_starts == NextStarts::late) ptx::let_the_next_kernel_start();
     if constexpr (kParts > 1) {
@@ -275,7 +274,7 @@ class Attention : protected Loads<S, kTile> {
   __device__ __forceinline__ void visit_blocks(Rows& rows, Outputs<S, kTile.head_dim / 8>& outputs,
                                                const LoadRows& load_rows, const Read& read,
                                                const Prepare& prepare, const HeadOperand& k,
-                                               const HeadBias& bias, std::int32_t begin,
+                                               const HeadOperand& v, const HeadBias& bias, std::int32_t begin,
                                                const Sequence& queries, const Sequence& keys,
                                                const BlockRange& range, std::int32_t head) {
     const Visibility visibility{call_, queries.length, keys.length};
@@ -289,11 +288,11 @@ class Attention : protected Loads<S, kTile> {
                       seen.whole,        blocks.first, queries.batch, queries.begin, queries.length};
     if (!kParksKnown || threadIdx.x % 32 == 0) known_.set(warp(), known);
     if constexpr (kParksKnown) __syncwarp();
-    const CopyPlaces of_first{CopyK::place(), CopyV::place(), key_rows(k, blocks.first_slot)};
+    const CopyPlaces of_first = copy_places(k, v, blocks.first_slot);
     copies_.set(thread_, of_first);
     const KeyBlock first = blocks.at(first_block + Threads::part());
     const std::byte* const first_k = tile::kept(of_first.k_rows + first.number * call_.k_block_bytes);
-    const std::byte* const first_v = tile::kept(packed_v(first));
+    const std::byte* const first_v = tile::kept(rows_of_v(of_first, first));
     ptx::wait_for_earlier_kernels();
     if (call_.next_starts == NextStarts::early) ptx::let_the_next_kernel_start();
     read();
@@ -320,7 +319,7 @@ class Attention : protected Loads<S, kTile> {
       __syncthreads();  // what was copied is there, and nobody reads the other buffers any more
       if constexpr (kParts == 1) {
         if constexpr (!kTwoBuffers)
-          load_v(copies, block, packed_v(block));
+          load_v(copies, block, rows_of_v(copies, block));
         else if (has_next)
           load_block(copies, block_at(i + 1));
         ptx::commit_copies();
@@ -409,7 +408,10 @@ class Attention : protected Loads<S, kTile> {
   __device__ __forceinline__ void fold_values(const Rows& rows, Outputs<S, kTile.head_dim / 8>& outputs,
                                               const PWords<S, kKeyTiles>& p, const KeyBlock& block) {
     fold_products(rows, outputs, block, [&](auto& pv, int first) {
-      multiply_pv<S::kP, S::kV, Tiles::kVRow>(pv, p.word, address_of_v(block), place_of_v(), first);
+      if constexpr (Tiles::kByKeys)
+        multiply_pv_by_keys<S::kP, S::kV, Tiles::kVRow>(pv, p.word, address_of_v(block), place_of_v(), first);
+      else
+        multiply_pv<S::kP, S::kV, Tiles::kVRow>(pv, p.word, address_of_v(block), place_of_v(), first);
     });
   }
   /// The same, so many channels at a time as leave registers for the rest: multiply(pv, first) makes P V of

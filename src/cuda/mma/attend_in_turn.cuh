@@ -37,11 +37,11 @@ class RowsInTurn : protected Attention<S, kTile> {
     const Queries q(call_, at.queries(call_), at.head);
     const HeadOperand k(call_.k, call_.keys, keys, at.head / call_.group);
     const HeadOperand v(call_.v, call_.keys, keys, at.head / call_.group);
-    const CopyPlaces places{Base::CopyK::place(), Base::CopyV::place(), Base::key_rows(k, block_at(0).slot)};
+    const typename Base::CopyPlaces places = Base::copy_places(k, v, block_at(0).slot);
     const QueryRows query_rows = Base::query_rows_of(q, at.first, call_.queries.tokens);
     const RowScales<S> row_scales =
         scales_of_rows<S>(q.first(), at.first + Base::first_row_of_warp(), call_.queries.tokens, 0);
-    const std::byte* const first_v = tile::kept(Base::packed_v(block_at(0)));
+    const std::byte* const first_v = tile::kept(Base::rows_of_v(places, block_at(0)));
     ptx::wait_for_earlier_kernels();
     if (call_.next_starts == NextStarts::early) ptx::let_the_next_kernel_start();
     float scales[RowScales<S>::kCount];

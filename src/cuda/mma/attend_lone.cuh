@@ -52,11 +52,11 @@ class LoneAttention : Attention<S, kTile> {
       return KeyBlock{i, i * size, min(size, keys.length - i * size), first_slot + i};
     };
     const KeyBlock first = block_at(part);
-    const CopyPlaces places{Base::CopyK::place(), Base::CopyV::place(), Base::key_rows(k, first_slot)};
+    const typename Base::CopyPlaces places = Base::copy_places(k, v, first_slot);
     const typename Base::QueryRows query_rows = Base::query_rows_of(q, begin, queries.length);
     const float* const q_scale = tile::kept(q.first().scale_at(min(own_row, queries.length - 1), 0));
     const std::byte* const first_k = tile::kept(places.k_rows + first.number * call_.k_block_bytes);
-    const std::byte* const first_v = tile::kept(Base::packed_v(first));
+    const std::byte* const first_v = tile::kept(Base::rows_of_v(places, first));
     EndScalesAt scales_at[kOfThread];
 #pragma unroll
     for (int i = 0; i < kOfThread; ++i)

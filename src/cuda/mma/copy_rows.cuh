@@ -11,6 +11,9 @@
 
 namespace octet::cuda::mma {
 
+/// What rows of a tile hold behind those that there are: what they held before, or zeros.
+enum class Behind { as_it_was, zeros };
+
 /// Copies of tiles of at most kRows rows of kRowBytes, by at most kWarps warps. A warp copies eight rows or
 /// more at a time, after which the places of chunks repeat: what a thread adds from turn to turn is the same.
 template <int kRowBytes, int kRows, int kWarps>
@@ -28,16 +31,22 @@ class RowCopy {
   }
 
   /// rows: that there are. to, from: the thread's own, in shared and in global memory.
+  template <Behind kBehind = Behind::as_it_was>
   static __device__ __forceinline__ void copy(std::uint32_t to, const std::byte* from, std::int64_t row_bytes,
                                               int rows) {
     constexpr int kFullTurn = kWarps * kRowsATurn, kTurns = (kRows + kFullTurn - 1) / kFullTurn;
-    const int threads = ptx::threads_along_x();
+    const int threads = ptx::threads_along_x(), own = static_cast<int>(threadIdx.x / kTogether);
     if (threads == kWarps * 32) [[likely]] {
       const bool all = kRows % kFullTurn == 0 && rows == kRows;
-      const int left = rows - static_cast<int>(threadIdx.x / kTogether);
+      const int left = rows - own;
 #pragma unroll
       for (int i = 0; i < kTurns; ++i) {
-        if (all || left > i * kFullTurn) copy_row(to + i * kFullTurn * kRowBytes, from);
+        const bool exists = all || left > i * kFullTurn;
+        if constexpr (kBehind == Behind::as_it_was) {
+          if (exists) copy_row(to + i * kFullTurn * kRowBytes, from);
+        } else if (kRows % kFullTurn == 0 || i + 1 < kTurns || own + i * kFullTurn < kRows) {
+          copy_row_or_zeros(to + i * kFullTurn * kRowBytes, from, exists);
+        }
         from += kFullTurn * row_bytes;
       }
     } else {
@@ -46,11 +55,16 @@ class RowCopy {
       constexpr int kSome = 4;
       const int turn = threads / kTogether;
       const std::int64_t step = turn * tile::kept(row_bytes);
+      const int lacking = kBehind == Behind::as_it_was ? 0 : kRows - rows;  // which become zeros
 #pragma unroll 1
-      for (int left = rows - static_cast<int>(threadIdx.x / kTogether); left > 0; left -= kSome * turn) {
+      for (int left = rows - own; left + lacking > 0; left -= kSome * turn) {
 #pragma unroll
         for (int i = 0; i < kSome; ++i) {
-          if (left > i * turn) copy_row(to, from);
+          if constexpr (kBehind == Behind::as_it_was) {
+            if (left > i * turn) copy_row(to, from);
+          } else {
+            if (left + lacking > i * turn) copy_row_or_zeros(to, from, left > i * turn);
+          }
           to += turn * kRowBytes, from += step;
         }
       }
@@ -64,6 +78,12 @@ class RowCopy {
   static __device__ __forceinline__ void copy_row(std::uint32_t to, const std::byte* from) {
 #pragma unroll
     for (int i = 0; i < kChunks; i += kTogether) ptx::copy_async(to ^ (i * 16), from + i * 16);
+  }
+  static __device__ __forceinline__ void copy_row_or_zeros(std::uint32_t to, const std::byte* from,
+                                                           bool exists) {
+#pragma unroll
+    for (int i = 0; i < kChunks; i += kTogether)
+      ptx::copy_async_or_zeros(to ^ (i * 16), from + i * 16, exists ? 16 : 0);
   }
 };
 

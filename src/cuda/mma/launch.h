@@ -31,7 +31,8 @@ struct Kernels {
   bool takes_packed_v;                                          ///< whether V may be packed before the rest
   Constants constants;                                          ///< what key_bytes and block_bytes hold
   bool merges_ranges;                                           ///< whether keys may be cut (cuda/ranges.h)
-  DType k_dtype;                                                ///< whose tensors are read as they are
+  bool reads_rows_of_v;                                         ///< whether V's rows may be the caller's
+  DType k_dtype, v_dtype;                                       ///< whose tensors are read as they are
   std::int64_t (*table_entries)(const SchemeOptions& options);  ///< null: no table
   void (*fill_table)(const SchemeOptions& options, float* table);
 };

@@ -43,8 +43,7 @@ class Loads {
         reads_(shared.reads) {
     reads_.set(thread_, ReadPlaces{address(shared_.tiles.q) + first_row_of_warp() * Tiles::kQkRow +
                                        Place<Tiles::kQkRow>::of_rows(flipped_rows()).offset(),
-                                   Place<Tiles::kQkRow>::of_columns().offset(),
-                                   Place<Tiles::kVRow>::of_columns().offset()});
+                                   Place<Tiles::kQkRow>::of_columns().offset(), place_in_v().offset()});
   }
 
  protected:
@@ -83,10 +82,15 @@ class Loads {
     if constexpr (kParksPlaces) return thread_ / 32;
     return static_cast<int>(tile::kept(threadIdx.x)) / 32 * kParts + Threads::part();
   }
-  /// Rows of K and V that are as long have the same places in their tiles.
-  static constexpr bool kSameRows = Tiles::kQkRow == Tiles::kVRow;
-  __device__ __forceinline__ Place<Tiles::kVRow> place_of_v() const {
-    return Place<Tiles::kVRow>(kSameRows ? reads_.get(thread_).k : reads_.get(thread_).v);
+  /// Rows of K and V that are as long have the same places in their tiles, and fragments of them where those
+  /// of V are channels.
+  static constexpr bool kSameRows = Tiles::kQkRow == Tiles::kVRow, kSameReads = kSameRows && !Tiles::kByKeys;
+  using PlaceOfV = Place<Tiles::kVRow>;
+  static __device__ __forceinline__ PlaceOfV place_in_v() {
+    return Tiles::kByKeys ? PlaceOfV::of_rows() : PlaceOfV::of_columns();
+  }
+  __device__ __forceinline__ PlaceOfV place_of_v() const {
+    return PlaceOfV(kSameReads ? reads_.get(thread_).k : reads_.get(thread_).v);
   }
 
   /// The one of the arrays that a key block has.
@@ -97,7 +101,15 @@ class Loads {
   }
 
   using CopyK = RowCopy<Tiles::kQkRow, kTile.computed, kMostWarps / kParts>;
-  using CopyV = RowCopy<Tiles::kVRow, kTile.head_dim, kMostWarps / kParts>;
+  using CopyV = RowCopy<Tiles::kVRow, Tiles::kByKeys ? kTile.computed : kTile.head_dim, kMostWarps / kParts>;
+  using CopyPlaces = mma::CopyPlaces<Tiles::kByKeys>;
+  /// first_slot: of the sequence's key blocks.
+  __device__ __forceinline__ CopyPlaces copy_places(const HeadOperand& k, const HeadOperand& v,
+                                                    std::int32_t first_slot) const {
+    CopyPlaces places{CopyK::place(), CopyV::place(), key_rows(k, first_slot)};
+    if constexpr (Tiles::kByKeys) places.v_rows = value_rows(v, first_slot);
+    return places;
+  }
   /// Where the thread's rows of K of block 0 lie: packed, or as they were given.
   __device__ __forceinline__ const std::byte* key_rows(const HeadOperand& k, std::int32_t first_slot) const {
     constexpr int kBytes = Element<S::kQk>::kBytes;
@@ -105,6 +117,15 @@ class Loads {
         call_.packed.k ? call_.packed.k + first_slot * call_.k_block_bytes
                        : static_cast<const std::byte*>(call_.k.codes.data) + k.offset(0, 0) * kBytes;
     return tile::kept(first + CopyK::offset(call_.k_row_bytes));
+  }
+  /// The same of V whose rows are keys.
+  __device__ __forceinline__ const std::byte* value_rows(const HeadOperand& v,
+                                                         std::int32_t first_slot) const {
+    constexpr int kBytes = Element<S::kV>::kBytes;
+    const std::byte* const first =
+        call_.packed.v ? call_.packed.v + first_slot * call_.v_block_bytes
+                       : static_cast<const std::byte*>(call_.v.codes.data) + v.offset(0, 0) * kBytes;
+    return tile::kept(first + CopyV::offset(call_.v_row_bytes));
   }
 
   /// Rows of Q of which a lane copies a part, where they can be copied: what it has of them, and where it
@@ -171,13 +192,18 @@ class Loads {
     }
   }
 
-  __device__ __forceinline__ const std::byte* packed_v(const KeyBlock& block) const {
-    return call_.packed.v + std::int64_t{block.slot} * kTile.head_dim * Tiles::kVRow +
-           CopyV::offset(Tiles::kVRow);
+  /// Where a key block's rows of V lie, the thread's.
+  __device__ __forceinline__ const std::byte* rows_of_v(const CopyPlaces& places,
+                                                        const KeyBlock& block) const {
+    if constexpr (Tiles::kByKeys)
+      return places.v_rows + block.number * call_.v_block_bytes;
+    else
+      return call_.packed.v + std::int64_t{block.slot} * kTile.head_dim * Tiles::kVRow +
+             CopyV::offset(Tiles::kVRow);
   }
   __device__ __forceinline__ void load_block(const CopyPlaces& places, const KeyBlock& block) {
     load_k(places, block, places.k_rows + block.number * call_.k_block_bytes);
-    load_v(places, block, packed_v(block));
+    load_v(places, block, rows_of_v(places, block));
   }
   /// from: where the block's rows lie.
   __device__ __forceinline__ void load_k(const CopyPlaces& places, const KeyBlock& block,
@@ -191,7 +217,12 @@ class Loads {
 
   __device__ __forceinline__ void load_v(const CopyPlaces& places, const KeyBlock& block,
                                          const std::byte* from) {
-    CopyV::copy(address_of_v(block) + (kSameRows ? places.k : places.v), from, Tiles::kVRow, kTile.head_dim);
+    const std::uint32_t to = address_of_v(block) + (kSameRows ? places.k : places.v);
+    // Weights of keys that are not there are 0, by which no number may be multiplied that is none.
+    if constexpr (Tiles::kByKeys)
+      CopyV::template copy<Behind::zeros>(to, from, call_.v_row_bytes, block.keys);
+    else
+      CopyV::copy(to, from, Tiles::kVRow, kTile.head_dim);
     if constexpr (!std::is_empty_v<typename S::Channel>) {
       constexpr int kBytes = kTile.head_dim * static_cast<int>(sizeof(typename S::Channel));
       if (call_.packed.channels) [[unlikely]]

@@ -1,5 +1,6 @@
-// K and V as the attention kernels read them: constants of keys and key blocks, V dim-major in key order, and
-// K padded where its rows cannot be read as they are. One block of threads a key block of a head.
+// K and V as the attention kernels read them: constants of keys and key blocks, V of bytes dim-major in key
+// order, and K and V of 16 bits padded where their rows cannot be read as they are. One block of threads a
+// key block of a head.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -184,15 +185,16 @@ class Packing {
   __device__ bool converts_values() const {
     return S::kV == Operand::f16 && call_.v.codes.dtype == DType::bf16;
   }
-  /// V's elements are what the products take or as wide, a word of its rows holds them whole, and no scheme
-  /// wants others.
-  __device__ bool values_in_words() const {
-    if constexpr (requires(const S& s) { s.value(1.0f); }) return false;
+  /// V's elements are what the products take or as wide, so many bytes of its rows hold them whole, and no
+  /// scheme wants others.
+  __device__ bool values_in_pieces(int bytes) const {
+    if constexpr (ChangesValues<S>) return false;
     const DeviceTensor& x = call_.v.codes;
     const std::int64_t strides = x.stride[0] | x.stride[1] | x.stride[2];
+    const auto are_whole = [&](std::int64_t elements) { return elements * kValueBytes % bytes == 0; };
     return (x.dtype == attn::native_dtype(S::kV) || converts_values()) && x.stride[3] == 1 &&
-           reinterpret_cast<std::uintptr_t>(x.data) % 4 == 0 && strides % kElements == 0 &&
-           call_.dim_v % kElements == 0;
+           reinterpret_cast<std::uintptr_t>(x.data) % bytes == 0 && are_whole(strides) &&
+           are_whole(call_.dim_v);
   }
 
   /// Where a key block's values begin, in the tensor and packed.
@@ -208,13 +210,48 @@ class Packing {
           to(tile::kept(call.packed.v + ((slot << (shape.log2_channels + shape.log2_keys)) * kValueBytes))),
           row_bytes(tile::kept(call.v.codes.stride[2] * kValueBytes)) {}
   };
+  static constexpr bool kByKeys = attn::kValuesByKeys<S>;
   static constexpr int kValueBytes = attn::Element<S::kV>::kBytes;
   static constexpr int kElements = 4 / kValueBytes;  ///< of V in a word
   static constexpr int kKeys = 16 / kValueBytes;     ///< of a channel in 16 bytes
 
-  /// A thread reads a word of a row, some channels, of as many keys as 16 bytes of a channel hold, and writes
-  /// these. Lanes beside each other have two such groups of keys, whose 32 bytes of a channel lie together,
-  /// of words that the row has together.
+  /// Rows of keys as they come, a Piece of 4 or 16 bytes at a time; zeros behind the block's last key and V's
+  /// last channel.
+  template <class Piece>
+  __device__ void put_rows(const ValuesAt& at, std::int32_t count) const {
+    constexpr int kWords = sizeof(Piece) / 4, kOfPiece = kElements * kWords;
+    constexpr int kAtOnce = kWords > 1 ? 4 : 8;  // on their way at a time, as many as registers hold
+    union Words {
+      Piece piece;
+      std::uint32_t of[kWords];
+    };
+    const int log2_row = shape_.log2_channels - log2(kOfPiece), step = shape_.threads;
+    const int pieces = 1 << (shape_.log2_keys + log2_row);
+    auto* const to = reinterpret_cast<Piece*>(at.to);
+    for (int first = first_word(); first < pieces; first += kAtOnce * step) {
+      Words some[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int piece = first + i * step, key = piece >> log2_row, of_row = piece & ((1 << log2_row) - 1);
+        const bool exists = key < count && of_row * kOfPiece < call_.dim_v;
+        some[i].piece = {};
+        if (exists) some[i].piece = reinterpret_cast<const Piece*>(at.from + key * at.row_bytes)[of_row];
+      }
+      if (converts_values()) {
+#pragma unroll
+        for (Words& words : some)
+#pragma unroll
+          for (std::uint32_t& word : words.of) word = ptx::f16_pair_of_bf16(word);
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i)
+        if (first + i * step < pieces) to[first + i * step] = some[i].piece;
+    }
+  }
+
+  /// V whose rows become channels: a thread reads a word of a row, some channels, of as many keys as 16 bytes
+  /// of a channel hold, and writes these. Lanes beside each other have two such groups of keys, whose 32
+  /// bytes of a channel lie together, of words that the row has together.
   struct WordsOfKeys {
     std::uint32_t of[kKeys];
   };
@@ -244,10 +281,6 @@ class Packing {
       words.of[k] = k < left ? *reinterpret_cast<const std::uint32_t*>(row) : 0;
       row = tile::kept(row + at.row_bytes);  // the compiler would multiply anew
     }
-    if (converts_values()) {
-#pragma unroll
-      for (std::uint32_t& word : words.of) word = ptx::f16_pair_of_bf16(word);
-    }
     return words;
   }
   __device__ void put_words(const ValuesAt& at, int i, const WordsOfKeys& words) const {
@@ -259,10 +292,7 @@ class Packing {
 #pragma unroll
       for (int w = 0; w < 4; ++w) {
         const auto key = [&](int s) { return words.of[tile::key_of_slot(w * kElements + s, kValueBytes)]; };
-        if constexpr (kValueBytes == 1)
-          slots[w] = joined_bytes(key(0), key(1), key(2), key(3), e);
-        else
-          slots[w] = __byte_perm(key(0), key(1), e == 0 ? 0x5410 : 0x7632);
+        slots[w] = joined_bytes(key(0), key(1), key(2), key(3), e);
       }
       *reinterpret_cast<uint4*>(at.to + (place.word * kElements + e) * row_bytes + place.group * 16) = {
           slots[0], slots[1], slots[2], slots[3]};
@@ -277,7 +307,15 @@ class Packing {
 
   __device__ void put_values(const attn::HeadOperand& v, const ValuesAt& at, std::int32_t begin,
                              std::int32_t count, std::int64_t slot) {
-    if (values_in_words()) {
+    if constexpr (kByKeys) {
+      if (!call_.packed.v) return;  // they are read where they are
+      if (values_in_pieces(sizeof(uint4)))
+        put_rows<uint4>(at, count);
+      else if (values_in_pieces(sizeof(std::uint32_t)))
+        put_rows<std::uint32_t>(at, count);
+      else
+        put_each_value(v, begin, count, slot);
+    } else if (values_in_pieces(sizeof(std::uint32_t))) {
       // note: as many on their way at a time as registers hold.
       constexpr int kAtOnce = 16 / kKeys;
       const int step = shape_.threads, words = words_of_values();
@@ -294,23 +332,25 @@ class Packing {
       put_each_value(v, begin, count, slot);
     }
   }
-  /// A word of the tile's V is the slots 4 / kBytes w ... of one channel; threads beside each other have
-  /// channels beside each other, which the tensor has together.
+  /// A word of the tile's V is the slots 4 / kBytes w ... of one channel, or channels of one key; threads
+  /// beside each other have channels beside each other, which the tensor has together.
   __device__ void put_each_value(const attn::HeadOperand& v, std::int32_t begin, std::int32_t count,
                                  std::int64_t slot) {
     constexpr int kSlots = kElements;
-    const int channels = this->channels(), row_words = keys() / kSlots;
-    auto* to = reinterpret_cast<std::uint32_t*>(call_.packed.v) + slot * channels * row_words;
-    for (int i = thread(); i < channels * row_words; i += shape_.threads) {
-      const int channel = i & (channels - 1), word = i >> shape_.log2_channels;
+    const int channels = this->channels(), words = keys() / kSlots * channels;
+    auto* to = reinterpret_cast<std::uint32_t*>(call_.packed.v) + slot * words;
+    for (int i = thread(); i < words; i += shape_.threads) {
+      const int in_row = i & ((kByKeys ? channels / kSlots : channels) - 1);
+      const int row = i >> (shape_.log2_channels - (kByKeys ? log2(kSlots) : 0));
       attn::Elements<S::kV, 4> element;
 #pragma unroll
       for (int s = 0; s < kSlots; ++s) {
-        const int key = tile::key_of_slot(word * kSlots + s, kValueBytes);
+        const int key = kByKeys ? row : tile::key_of_slot(row * kSlots + s, kValueBytes),
+                  channel = kByKeys ? in_row * kSlots + s : in_row;
         const bool exists = key < count && channel < call_.dim_v;
         element.of[s] = exists ? element_of_value(v, begin + key, channel) : ElementOf<S::kV>{};
       }
-      to[channel * row_words + word] = __builtin_bit_cast(std::uint32_t, element);
+      to[kByKeys ? i : in_row * (keys() / kSlots) + row] = __builtin_bit_cast(std::uint32_t, element);
     }
   }
   /// V's scales of the block by channel; those beyond V's, whose sums are zeros, have the last one's.
@@ -325,8 +365,7 @@ class Packing {
   }
   __device__ ElementOf<S::kV> element_of_value(const attn::HeadOperand& v, std::int32_t token,
                                                std::int32_t channel) const {
-    if constexpr (requires { scheme_.value(1.0f); })
-      return attn::element_of<S::kV>(scheme_.value(v.number(token, channel)));
+    if constexpr (ChangesValues<S>) return attn::element_of<S::kV>(scheme_.value(v.number(token, channel)));
     if (converts_values()) return attn::element_of<S::kV>(v.number(token, channel));
     return v.element<S::kV>(token, channel);
   }
@@ -363,7 +402,7 @@ __global__ void __launch_bounds__((TileShape<S, kIndex>::threads), kPackBlocks)
     pack(const __grid_constant__ Call call) {
   if (call.is_placed_by_memory) ptx::wait_for_earlier_kernels();
   if constexpr (kPacksConstantsAlone<S> && kTileTable[kIndex].keys == kMostKeys) {
-    if (call.has_packed_v) return ConstantPacking<S>(call).run();
+    if (call.packs_constants_alone) return ConstantPacking<S>(call).run();
   }
   Packing<S, TileShape<S, kIndex>>(call, {}).run();
 }
@@ -372,7 +411,7 @@ __global__ void __launch_bounds__(kMostPackThreads, kPackBlocks)
     pack_any(const __grid_constant__ Call call, const __grid_constant__ AnyShape shape) {
   if (call.is_placed_by_memory) ptx::wait_for_earlier_kernels();
   if constexpr (kPacksConstantsAlone<S>) {
-    if (call.has_packed_v) return ConstantPacking<S>(call).run();
+    if (call.packs_constants_alone) return ConstantPacking<S>(call).run();
   }
   Packing<S, AnyShape>(call, shape).run();
 }

@@ -8,10 +8,17 @@
 
 namespace octet::cuda::mma {
 
-/// Of a thread: where its parts of K and V go in their tiles, and from where its rows of K of block 0 come.
+/// Of a thread: where its parts of K and V go in their tiles, and from where its rows of K of block 0 come,
+/// of V too where these are keys.
+template <bool kValuesByKeys>
 struct alignas(16) CopyPlaces {
   std::uint32_t k, v;
   const std::byte* k_rows;
+};
+template <>
+struct alignas(16) CopyPlaces<true> {
+  std::uint32_t k, v;
+  const std::byte *k_rows, *v_rows;
 };
 
 /// Of a lane: where its fragments lie in the tiles of the operands; q: a shared address.

@@ -24,8 +24,9 @@ using namespace attn;
 template <class S, Tile kTile>
 struct SharedTiles {
   static constexpr int kQkRow = kTile.head_dim * Element<S::kQk>::kBytes;  // bytes
-  static constexpr int kVRow = kTile.keys * Element<S::kV>::kBytes;
-  static constexpr int kBlockBytes = kTile.keys * kQkRow + kTile.head_dim * kVRow;
+  static constexpr bool kByKeys = kValuesByKeys<S>;
+  static constexpr int kVRow = (kByKeys ? kTile.head_dim : kTile.keys) * Element<S::kV>::kBytes;
+  static constexpr int kBlockBytes = kTile.keys * (kQkRow + kTile.head_dim * Element<S::kV>::kBytes);
   /// Two buffers, unless a block of threads would then have a processor of 99 KiB (sm_86) to itself or not
   /// fit at all; sums of long rows lie beside them, as much again.
   static constexpr int kMostBytes = (LongRows<S> ? 36 : 72) * 1024;
@@ -33,10 +34,11 @@ struct SharedTiles {
   static constexpr bool kKeepsKeys = kTile.kept_blocks > 0;
   static constexpr int kKept = kept_blocks(kTile, Element<S::kV>::kBytes);
   static constexpr int kStages = kKeepsKeys ? kKept : kBuffers, kConstants = kKeepsKeys ? kKept : 2;
-  static constexpr int kRowsOfK = kKeepsKeys ? kTile.computed : kTile.keys;
+  static constexpr int kRowsOfK = kKeepsKeys ? kTile.computed : kTile.keys,
+                       kRowsOfV = kByKeys ? kRowsOfK : kTile.head_dim;
   using Keys = KeyArrays<typename S::Key, kTile.keys>;
   alignas(512) std::byte k[kStages][kRowsOfK * kQkRow];
-  alignas(512) std::byte v[kStages][kTile.head_dim * kVRow];
+  alignas(512) std::byte v[kStages][kRowsOfV * kVRow];
   alignas(16) std::uint32_t keys[kConstants][std::max(Keys::kBytes / 4, 4)];
   alignas(16) typename S::Channel channels[kConstants][kTile.head_dim];  ///< of key blocks
   /// Of a warp: its rows of Q. Where keys stay, those of the next tile come while one is computed, and rows
@@ -113,7 +115,7 @@ struct SharedPlan {
   struct alignas(16) StatesOfLane {
     typename S::State of[kRowsALane];
   };
-  using Copies = Parked<CopyPlaces, kKeepsPlaces, kMostWarps * 32>;
+  using Copies = Parked<CopyPlaces<kValuesByKeys<S>>, kKeepsPlaces, kMostWarps * 32>;
   using Reads = Parked<ReadPlaces, kKeepsPlaces, kMostWarps * 32>;
   using RowsByThread = Parked<RowsOfLane, kKeepsRows, kMostWarps * 32>;
   using StatesByThread = Parked<StatesOfLane, kKeepsRows, kMostWarps * 32>;

@@ -45,7 +45,8 @@ __device__ __forceinline__ void pin(float (&d)[kTiles][4]) {
 #define OCTET_TILES4(constraint, d, i) \
   OCTET_TILE(constraint, d[i]), OCTET_TILE(constraint, d[i + 1]), OCTET_TILE(constraint, d[i + 2]), OCTET_TILE(constraint, d[i + 3])
 #define OCTET_TILES8(constraint, d, i) OCTET_TILES4(constraint, d, i), OCTET_TILES4(constraint, d, i + 4)
-/// 64 columns, A in registers. `scales`: of floats alone, that A and B are as they are and K-major.
+/// 64 columns, A in registers. `scales`: of floats alone, that A and B are as they are; of 16 bits, whether
+/// they are turned.
 #define OCTET_WGMMA_64_REGISTERS(formats, scales, constraint, d, a, b, adds)                           \
   asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %37, 0;\n"                                  \
       "wgmma.mma_async.sync.aligned.m64n64" formats " " \
@@ -93,7 +94,7 @@ enum class Start : std::int32_t { zero, sums };
   else                                                                                              \
     OCTET_WGMMA_##columns##_##where("k16.f32.bf16.bf16", OCTET_##where##_SCALES, "f", d, a, b, adds)
 #define OCTET_SHARED_SCALES ", 1, 1, 0, 0"
-#define OCTET_REGISTERS_SCALES ", 1, 1, 0"
+#define OCTET_REGISTERS_SCALES ", 1, 1, 1"
 
 template <Operand kA, int kTiles, class D>
 __device__ __forceinline__ void multiply_shared(D (&d)[kTiles][4], std::uint64_t a, std::uint64_t b,
@@ -101,7 +102,8 @@ __device__ __forceinline__ void multiply_shared(D (&d)[kTiles][4], std::uint64_t
   static_assert(kTiles == 16, "tiles of 128 keys");
   OCTET_WGMMA(128, SHARED, d, a, b, static_cast<std::int32_t>(start));
 }
-/// The same of rows of A in registers, the fragments of each warp.
+/// The same of rows of A in registers, the fragments of each warp. B of 16 bits has rows of the summed axis,
+/// which are turned (tile::TurnedLines).
 template <Operand kA, int kTiles, class D>
 __device__ __forceinline__ void multiply_registers(D (&d)[kTiles][4], const std::uint32_t (&a)[4],
                                                    std::uint64_t b, Start start) {

@@ -40,9 +40,26 @@ struct Lines {
 
  private:
   // From eight rows to the next eight; the pattern's number. What would stand in the low word is not read of
-  // such tiles.
+  // such tiles, but of those that are turned.
   static constexpr std::uint32_t kHighWord =
       std::uint32_t{8 * kLine / kUnit} | std::uint32_t{kLine == 128 ? 1 : 2} << 30;
+};
+
+/// The same whose rows are the summed axis: columns of B as the matrix units turn them around, of elements of
+/// 16 bits, 64 a line.
+template <int kRowBytes, int kRows>
+struct TurnedLines : Lines<kRowBytes, kRows> {
+  using Base = Lines<kRowBytes, kRows>;
+  static_assert(Base::kLine == 128, "a line has as many columns as the smallest product");
+
+  /// From lines of the first 64 columns to those of the next.
+  static __device__ __forceinline__ std::uint32_t low_word(std::uint32_t tile) {
+    return tile / Base::kUnit | std::uint32_t{Base::kLineBytes / Base::kUnit} << 16;
+  }
+  /// column: a multiple of 64; a step is of sixteen rows.
+  static __device__ __forceinline__ constexpr std::uint32_t step(int column, int step) {
+    return static_cast<std::uint32_t>(column / 64 * Base::kLineBytes + step * 16 * Base::kLine) / Base::kUnit;
+  }
 };
 
 }  // namespace octet::cuda::tile

@@ -62,7 +62,8 @@ class Attention : KeyBlockVisits<S, kTile> {
         const KeyBlocks blocks = order.blocks_of(tile, i);
         for (int pass = 0;; ++pass) {
           if (threadIdx.x < kCopying)
-            copies.copy_blocks(HeadOperand(call_.k, call_.keys, tile.keys, tile.head / call_.group), blocks,
+            copies.copy_blocks(HeadOperand(call_.k, call_.keys, tile.keys, tile.head / call_.group),
+                               HeadOperand(call_.v, call_.keys, tile.keys, tile.head / call_.group), blocks,
                                at);
           else if (threadIdx.x == kCopying)
             copies.tell_of_blocks(blocks, at);

@@ -57,6 +57,20 @@ struct RowCopy {
       from = tile::kept(from + kRowsATurn * row_bytes);
     }
   }
+  /// The same, with zeros behind them.
+  static __device__ __forceinline__ void copy_or_zeros(std::uint32_t to, const std::byte* from,
+                                                       std::int64_t row_bytes, std::int32_t rows) {
+    const std::int32_t left = rows - row();
+#pragma unroll
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const int bytes = turn * kRowsATurn < left ? 16 : 0;
+#pragma unroll
+      for (int line = 0; line < Lines::kOfRow; ++line)
+        ptx::copy_async_or_zeros(to + turn * kRowsATurn * Lines::kLine + line * Lines::kLineBytes,
+                                 from + line * Lines::kLine, bytes);
+      from = tile::kept(from + kRowsATurn * row_bytes);
+    }
+  }
   /// All rows of a tile whose rows lie one after the other.
   static __device__ __forceinline__ void copy_tile(std::uint32_t to, const std::byte* from) {
 #pragma unroll
@@ -97,19 +111,24 @@ class Copies {
   }
 
   /// K and V of all key blocks, one after the other, each as soon as its buffer is free.
-  __device__ __forceinline__ void copy_blocks(const HeadOperand& k, const KeyBlocks& blocks,
-                                              Place<kStages>& at) const {
+  __device__ __forceinline__ void copy_blocks(const HeadOperand& k, const HeadOperand& v,
+                                              const KeyBlocks& blocks, Place<kStages>& at) const {
     using CopyK = RowCopy<Tiles::kQkRow, kKeys>;
-    using CopyV = RowCopy<Tiles::kVRow, kTile.head_dim>;
+    using CopyV = RowCopy<Tiles::kVRow, Tiles::kRowsOfV>;
     constexpr int kBytes = Element<S::kQk>::kBytes;
-    constexpr std::int64_t kOfV = std::int64_t{kTile.head_dim} * Tiles::kVRow;
+    const std::int64_t v_row = Tiles::kByKeys ? call_.v_row_bytes : Tiles::kVRow,
+                       v_block = Tiles::kByKeys ? call_.v_block_bytes : Tiles::kRowsOfV * Tiles::kVRow;
     const std::byte* const k_rows =
         call_.packed.k ? call_.packed.k + blocks.first_slot * call_.k_block_bytes
                        : static_cast<const std::byte*>(call_.k.codes.data) + k.offset(0, 0) * kBytes;
     const std::byte* from_k =
         tile::kept(k_rows + blocks.first * call_.k_block_bytes + CopyK::offset(call_.k_row_bytes));
-    const std::byte* from_v =
-        tile::kept(call_.packed.v + (blocks.first_slot + blocks.first) * kOfV + CopyV::offset(Tiles::kVRow));
+    // Of V the caller's rows are read where they are keys.
+    const std::byte* const v_rows =
+        !Tiles::kByKeys || call_.packed.v
+            ? call_.packed.v + blocks.first_slot * v_block
+            : static_cast<const std::byte*>(call_.v.codes.data) + v.offset(0, 0) * Element<S::kV>::kBytes;
+    const std::byte* from_v = tile::kept(v_rows + blocks.first * v_block + CopyV::offset(v_row));
 #pragma unroll 1
     for (std::int32_t i = blocks.first; i < blocks.end; ++i) {
       KeyBlock block = blocks.at(i);
@@ -121,10 +140,14 @@ class Copies {
         ptx::arrive_with_copies(shared_.is_copied(at.stage, 0));
         ptx::wait(shared_.is_free(at.stage, 1), at.parity ^ 1);
       }
-      CopyV::copy_tile(shared_.v(at.stage) + CopyV::place(), from_v);
+      // Weights of keys that are not there are 0, by which no number may be multiplied that is none.
+      if (Tiles::kByKeys && !call_.packed.v)
+        CopyV::copy_or_zeros(shared_.v(at.stage) + CopyV::place(), from_v, v_row, block.keys);
+      else
+        CopyV::copy_tile(shared_.v(at.stage) + CopyV::place(), from_v);
       copy_constants_of_channels(block, at.stage);
       ptx::arrive_with_copies(shared_.is_copied(at.stage, kSets - 1));
-      from_k += call_.k_block_bytes, from_v += kOfV;
+      from_k += call_.k_block_bytes, from_v += v_block;
       at.next();
     }
   }

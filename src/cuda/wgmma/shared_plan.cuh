@@ -144,15 +144,17 @@ constexpr bool may_have_ranges(const Tile& tile) {
 template <class S, Tile kTile>
 struct OperandTiles {
   static constexpr int kQkRow = kTile.head_dim * Element<S::kQk>::kBytes;  // bytes
-  static constexpr int kVRow = kKeys * Element<S::kV>::kBytes;
+  static constexpr bool kByKeys = kValuesByKeys<S>;
+  static constexpr int kVRow = (kByKeys ? kTile.head_dim : kKeys) * Element<S::kV>::kBytes;
+  static constexpr int kRowsOfV = kByKeys ? kKeys : kTile.head_dim;
   using Q = tile::Lines<kQkRow, kRowsAWarpgroup>;
   using K = tile::Lines<kQkRow, kKeys>;
-  using V = tile::Lines<kVRow, kTile.head_dim>;
+  using V = std::conditional_t<kByKeys, tile::TurnedLines<kVRow, kRowsOfV>, tile::Lines<kVRow, kRowsOfV>>;
   using Keys = KeyArrays<typename S::Key, kKeys>;
 
   struct Buffer {
     alignas(1024) std::byte k[kKeys * kQkRow];
-    alignas(1024) std::byte v[kTile.head_dim * kVRow];
+    alignas(1024) std::byte v[kRowsOfV * kVRow];
   };
   /// Constants of a key block, and of its channels.
   struct Constants {

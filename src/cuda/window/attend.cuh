@@ -44,7 +44,7 @@ class Attention : mma::Attention<Scheme<DeviceLane>, kTile> {
   using Shared = window::Shared<Scheme, kScales>;
   static constexpr bool kHasCodesOfV = S::kV == Operand::s8;  ///< or its numbers, in f16
   static_assert(!attn::LongRows<S> && Tiles::kQkRow == ToTiles::kRowBytes &&
-                Tiles::kVRow == ToTiles::kSlots * (kHasCodesOfV ? 1 : 2));
+                Tiles::kVRow == (kHasCodesOfV ? ToTiles::kSlots : ToTiles::kNumbersRow));
 
  public:
   __device__ Attention(const Call& call, Shared& shared) : Base(call, shared.attention), shared_(shared) {}
@@ -109,7 +109,7 @@ class Attention : mma::Attention<Scheme<DeviceLane>, kTile> {
         scales.exponents[ToTiles::lane()] = 0;
         window.find_common();
       } else if (!kHasCodesOfV && of == Of::v) {
-        to.turn_numbers(first, tokens - first, lines_of(space, first), x.rows.x.dtype);
+        to.numbers(first, tokens - first, lines_of(space, first), x.rows.x.dtype);
       } else if (kScales == WindowScales::of_windows_too && turn > 0) {
         encode_scaled(window, to, first, tokens);
       } else if (first < tokens) {

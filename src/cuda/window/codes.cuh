@@ -1,5 +1,5 @@
 // The codes of a window and their scales, where the attention kernel of the same block of threads reads them:
-// Q and K as rows in their tiles, V dim-major in key order.
+// Q and K as rows in their tiles, V dim-major in key order, or as rows of numbers.
 #pragma once
 #include <cstdint>
 
@@ -25,7 +25,8 @@ struct Scales {
 /// WindowOut of a warp that has an operand of the block of threads.
 class ToTiles {
  public:
-  static constexpr int kRowBytes = WindowShape::kDim, kSlots = kMostWindowTokens;
+  static constexpr int kRowBytes = WindowShape::kDim, kSlots = kMostWindowTokens,
+                       kNumbersRow = WindowShape::kDim * 2;
 
   /// tile: shared address of the operand's tile, at a multiple of 128.
   __device__ ToTiles(Of of, std::uint32_t tile, Scales& scales) : of_(of), tile_(tile), scales_(scales) {}
@@ -63,23 +64,15 @@ class ToTiles {
 
   /// V's numbers of 32 rows as they are, of which so many are keys, from their lines to a tile of f16, zeros
   /// behind the last key; of the warp. bf16 become f16.
-  __device__ __forceinline__ void turn_numbers(int first, int keys, std::uint32_t lines, DType dtype) const {
-    constexpr int kEights = kWarp / 8, kPieces = WindowShape::kDim / 8, kTileRow = kSlots * 2;
+  __device__ __forceinline__ void numbers(int first, int keys, std::uint32_t lines, DType dtype) const {
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      // Word i has channel lane / 4 of the piece's of keys 8 i + 2 t and the next one, t = lane % 4.
-      std::uint32_t words[kEights];
-      ptx::load_matrices_turned(words, lines + code_place(lane(), piece));
-#pragma unroll
-      for (int i = 0; i < kEights; ++i) {
-        const int left = keys - i * 8 - lane() % 4 * 2;
-        const std::uint32_t word = dtype == DType::bf16 ? ptx::f16_pair_of_bf16(words[i]) : words[i];
-        ptx::store_shared_word(
-            tile_ + tile::chunk_offset<kTileRow>(piece * 8 + lane() / 4, first / 8 + i) + lane() % 4 * 4,
-            left >= 2   ? word
-            : left == 1 ? word & 0xffffu
-                        : 0u);
-      }
+    for (int piece = 0; piece < kNumbersRow / 16; ++piece) {
+      uint4 eight = ptx::load_shared_16_bytes(lines + code_place(lane(), piece));
+      if (dtype == DType::bf16)
+        eight = {ptx::f16_pair_of_bf16(eight.x), ptx::f16_pair_of_bf16(eight.y),
+                 ptx::f16_pair_of_bf16(eight.z), ptx::f16_pair_of_bf16(eight.w)};
+      if (lane() >= keys) eight = {};
+      ptx::store_shared_16_bytes(tile_ + tile::chunk_offset<kNumbersRow>(first + lane(), piece), eight);
     }
   }
 
