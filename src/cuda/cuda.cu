@@ -147,7 +147,7 @@ Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut, 
   }
   call.packed.v = packed + at.v;
   call.v_row_bytes = tile.head_dim * kernels.v_bytes, call.v_block_bytes = tile.keys * call.v_row_bytes;
-  call.packs_constants_alone = args.v.codes.data == call.packed.v;
+  call.has_packed_v = args.v.codes.data == call.packed.v;
   call.packed.keys = packed + at.keys;
   call.packed.blocks = packed + at.blocks;
   const bool in_p = kernels.carries_v && args.v.channels_per_scale == 0;
@@ -161,11 +161,8 @@ Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut, 
 Call call_of(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
   Call call = call_of(d, args, cut, {static_cast<std::byte*>(args.workspace), d.tokens_k});
   const mma::Kernels& kernels = kernels_for(d, cut);
-  const mma::Tile& tile = mma::kTileTable[cut.tile];
-  if (!reads_v(args.v.codes, kernels, tile)) return call;
+  if (!reads_v(args.v.codes, kernels, mma::kTileTable[cut.tile])) return call;
   call.packed.v = nullptr;
-  call.packs_constants_alone =
-      d.sequences == 0 && tile.keys == mma::kMostKeys && !call.packed.k && !call.packed.channels;
   call.v_row_bytes = args.v.codes.stride[2] * kernels.v_bytes;
   call.v_block_bytes = d.key_block * call.v_row_bytes;
   return call;
@@ -405,11 +402,10 @@ Status pack(const AttentionDesc& d, const AttentionArgs& args, const Cut& cut) {
   if (args.follows_codes_of_k) call.begins = Begins::beside_own;
   OCTET_TRY(put_table(d, kernels_for(d, cut), call, args.stream));
   if (d.tokens_k == 0 || !packs(call, kernels_for(d, cut))) return {};
-  if (call.packs_constants_alone && (call.packed.k || call.packed.channels))
+  if (call.has_packed_v && (call.packed.k || call.packed.channels))
     return {Code::internal, "V came packed to a call that packs more than constants"};
   const void* const constants = args.k.scales.data;
-  const bool are_there = constants == call.packed.keys || constants == call.packed.blocks;
-  if (call.packs_constants_alone && are_there) return {};
+  if (call.has_packed_v && (constants == call.packed.keys || constants == call.packed.blocks)) return {};
   return pack_blocks(d, call, cut, call.packed.blocks_per_head, args.stream);
 }
 Status pack(const AttentionDesc& d, const AttentionArgs& args) { return pack(d, args, usual_cut(d)); }

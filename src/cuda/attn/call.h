@@ -98,12 +98,12 @@ enum class Begins : std::uint8_t { behind_all, beside_own };
 /// What every call reads stands together: a launch brings its parameters to a processor a line at a time, and
 /// warps wait for each. So what seldom is there is asked of a flag.
 struct Call {
-  Prepare prepare;                     ///< its scales are read on the device: below
-  bool tensor_scales[3] = {};          ///< of q, k, v: whether the one scale goes into prepare
-  bool is_placed_by_memory = false;    ///< whether tensor_scales or cu_seqlens are read before all else
-  bool has_ranges = false;             ///< whether keys are cut: `ranges`
-  bool packs_part = false;             ///< whether packing has some key blocks only: `part`
-  bool packs_constants_alone = false;  ///< whether packing finds V's codes packed, or leaves V where it is
+  Prepare prepare;                   ///< its scales are read on the device: below
+  bool tensor_scales[3] = {};        ///< of q, k, v: whether the one scale goes into prepare
+  bool is_placed_by_memory = false;  ///< whether tensor_scales or cu_seqlens are read before all else
+  bool has_ranges = false;           ///< whether keys are cut: `ranges`
+  bool packs_part = false;           ///< whether packing has some key blocks only: `part`
+  bool has_packed_v = false;         ///< whether packing finds V's codes packed
   NextStarts next_starts = NextStarts::late;
   Begins begins = Begins::behind_all;
   bool q_in_chunks = false, o_in_chunks = false;  ///< rows lie as the products take them; as they are stored

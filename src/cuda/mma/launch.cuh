@@ -77,9 +77,9 @@ class Launches {
     k.channel_bytes = std::is_empty_v<typename S::Channel> ? 0 : sizeof(typename S::Channel);
     k.multiplies_e4m3 = S::kQk == Operand::e4m3 || S::kV == Operand::e4m3;
     k.carries_v = carries_v<S>(), k.merges_ranges = attn::MergesRanges<S>;
-    k.takes_packed_v = kPacksConstantsAlone<S> && !attn::kValuesByKeys<S>;
+    k.takes_packed_v = kPacksConstantsAlone<S>;
     if constexpr (requires { S::kConstants; }) k.constants = S::kConstants;
-    k.reads_rows_of_v = kPacksConstantsAlone<S> && attn::kValuesByKeys<S>;
+    k.reads_rows_of_v = attn::kValuesByKeys<S> && !requires(const S& s) { s.value(1.0f); };
     k.k_dtype = attn::native_dtype(S::kQk), k.v_dtype = attn::native_dtype(S::kV);
     if constexpr (requires { &S::fill_table; })
       k.table_entries = S::table_entries, k.fill_table = S::fill_table;

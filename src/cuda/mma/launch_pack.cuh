@@ -15,7 +15,7 @@ template <class S>
 int launch_pack(const Call& call, int tile, const Grid& grid, void* stream) {
   const AnyShape shape(kTileTable[tile], attn::Element<S::kV>::kBytes);
   const std::int32_t of_block =
-      call.packs_constants_alone ? shape.threads / 32 : 1;  // key blocks of a block of threads
+      call.has_packed_v ? shape.threads / 32 : 1;  // key blocks of a block of threads
   const dim3 blocks(static_cast<unsigned>((grid.groups + of_block - 1) / of_block),
                     static_cast<unsigned>(grid.heads));
   const auto threads = static_cast<unsigned>(shape.threads);

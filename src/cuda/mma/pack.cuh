@@ -188,7 +188,7 @@ class Packing {
   /// V's elements are what the products take or as wide, so many bytes of its rows hold them whole, and no
   /// scheme wants others.
   __device__ bool values_in_pieces(int bytes) const {
-    if constexpr (ChangesValues<S>) return false;
+    if constexpr (requires(const S& s) { s.value(1.0f); }) return false;
     const DeviceTensor& x = call_.v.codes;
     const std::int64_t strides = x.stride[0] | x.stride[1] | x.stride[2];
     const auto are_whole = [&](std::int64_t elements) { return elements * kValueBytes % bytes == 0; };
@@ -365,7 +365,8 @@ class Packing {
   }
   __device__ ElementOf<S::kV> element_of_value(const attn::HeadOperand& v, std::int32_t token,
                                                std::int32_t channel) const {
-    if constexpr (ChangesValues<S>) return attn::element_of<S::kV>(scheme_.value(v.number(token, channel)));
+    if constexpr (requires { scheme_.value(1.0f); })
+      return attn::element_of<S::kV>(scheme_.value(v.number(token, channel)));
     if (converts_values()) return attn::element_of<S::kV>(v.number(token, channel));
     return v.element<S::kV>(token, channel);
   }
@@ -402,7 +403,7 @@ __global__ void __launch_bounds__((TileShape<S, kIndex>::threads), kPackBlocks)
     pack(const __grid_constant__ Call call) {
   if (call.is_placed_by_memory) ptx::wait_for_earlier_kernels();
   if constexpr (kPacksConstantsAlone<S> && kTileTable[kIndex].keys == kMostKeys) {
-    if (call.packs_constants_alone) return ConstantPacking<S>(call).run();
+    if (call.has_packed_v) return ConstantPacking<S>(call).run();
   }
   Packing<S, TileShape<S, kIndex>>(call, {}).run();
 }
@@ -411,7 +412,7 @@ __global__ void __launch_bounds__(kMostPackThreads, kPackBlocks)
     pack_any(const __grid_constant__ Call call, const __grid_constant__ AnyShape shape) {
   if (call.is_placed_by_memory) ptx::wait_for_earlier_kernels();
   if constexpr (kPacksConstantsAlone<S>) {
-    if (call.packs_constants_alone) return ConstantPacking<S>(call).run();
+    if (call.has_packed_v) return ConstantPacking<S>(call).run();
   }
   Packing<S, AnyShape>(call, shape).run();
 }

@@ -1,5 +1,5 @@
-// Constants of keys and key blocks alone, where the quantiser has written V as attention reads it, or that
-// reads V where it is, and K too: a warp a key block, for this is little work.
+// Constants of keys and key blocks alone, where the quantiser has written V as attention reads it and K is
+// read as it is: a warp a key block, for this is little work.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -16,15 +16,11 @@
 
 namespace octet::cuda::mma {
 
-/// Whether a scheme has V's numbers changed before they are multiplied.
+/// Whether a scheme's V may be packed before: s8 as the quantiser writes it.
 template <class S>
-concept ChangesValues = requires(const S& s) {
+inline constexpr bool kPacksConstantsAlone = attn::native_dtype(S::kV) == DType::s8 && !requires(const S& s) {
   s.value(1.0f);
 };
-/// Whether its V may be packed before, s8 as the quantiser writes it, or read where it is.
-template <class S>
-inline constexpr bool kPacksConstantsAlone = (attn::native_dtype(S::kV) == DType::s8 ||
-                                              attn::kValuesByKeys<S>)&&!ChangesValues<S>;
 
 template <class S>
 class ConstantPacking {
