@@ -218,7 +218,7 @@ class Loads {
   __device__ __forceinline__ void load_v(const CopyPlaces& places, const KeyBlock& block,
                                          const std::byte* from) {
     const std::uint32_t to = address_of_v(block) + (kSameRows ? places.k : places.v);
-    // Weights of keys that are not there are 0, by which no number may be multiplied that is none.
+    // Keys that are not there weigh 0, and 0 times what may lie there, NaN, is NaN: zeros do.
     if constexpr (Tiles::kByKeys)
       CopyV::template copy<Behind::zeros>(to, from, call_.v_row_bytes, block.keys);
     else
