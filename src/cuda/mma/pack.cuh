@@ -1,6 +1,6 @@
 // K and V as the attention kernels read them: constants of keys and key blocks, V of bytes dim-major in key
-// order, and K and V of 16 bits padded where their rows cannot be read as they are. One block of threads a
-// key block of a head.
+// order, and, where their rows cannot be read as they are, padded ones of K and of V of 16 bits. One block of
+// threads a key block of a head.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -291,7 +291,7 @@ class Packing {
       std::uint32_t slots[4];
 #pragma unroll
       for (int w = 0; w < 4; ++w) {
-        const auto key = [&](int s) { return words.of[tile::key_of_slot(w * kElements + s, kValueBytes)]; };
+        const auto key = [&](int s) { return words.of[tile::key_of_slot(w * kElements + s)]; };
         slots[w] = joined_bytes(key(0), key(1), key(2), key(3), e);
       }
       *reinterpret_cast<uint4*>(at.to + (place.word * kElements + e) * row_bytes + place.group * 16) = {
@@ -345,7 +345,7 @@ class Packing {
       attn::Elements<S::kV, 4> element;
 #pragma unroll
       for (int s = 0; s < kSlots; ++s) {
-        const int key = kByKeys ? row : tile::key_of_slot(row * kSlots + s, kValueBytes),
+        const int key = kByKeys ? row : tile::key_of_slot(row * kSlots + s),
                   channel = kByKeys ? in_row * kSlots + s : in_row;
         const bool exists = key < count && channel < call_.dim_v;
         element.of[s] = exists ? element_of_value(v, begin + key, channel) : ElementOf<S::kV>{};

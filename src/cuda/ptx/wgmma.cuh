@@ -2,9 +2,9 @@
 //
 // A warp has sixteen of the rows; its fragments of A and D are those of mma.sync one after the other
 // (ptx/mma.cuh), so that softmax and outputs are the same text. B, and A where it is not in registers, are
-// rows in shared memory, 128 bytes or less of the summed axis each, in the places of tile/lines.cuh. A
-// product is under way from its issue on: between begin_products() and wait_products() nobody touches its
-// accumulators, operands in registers or tiles.
+// rows in shared memory, 128 bytes or less of the summed axis each, or of B's columns where A is in registers
+// and both have 16 bits, in the places of tile/lines.cuh. A product is under way from its issue on: between
+// begin_products() and wait_products() nobody touches its accumulators, operands in registers or tiles.
 #pragma once
 #include <cstdint>
 

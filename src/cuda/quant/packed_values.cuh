@@ -35,7 +35,7 @@ template <int kSquares, class Row, class Put>
 __device__ __forceinline__ void turn_codes(const Row& row, int count, const Put& put) {
   const auto lane = [] { return static_cast<unsigned>(ptx::lane()); };  // no register has room for it
   // Slots 4 t ... 4 t + 3 are keys 2 t, 2 t + 1, 2 t + 8 and 2 t + 9: what lane t of four has.
-  static_assert(tile::key_of_slot(5, 1) == 3 && tile::key_of_slot(6, 1) == 10);
+  static_assert(tile::key_of_slot(5) == 3 && tile::key_of_slot(6) == 10);
   constexpr unsigned kFirstChannel = 0x6420, kSecondChannel = 0x7531;
 #pragma unroll
   for (int first = 0; first < kSquares; first += 2) {

@@ -6,10 +6,9 @@
 
 namespace octet::cuda::tile {
 
-/// The key (within its group) of a slot. Elements of one byte: groups of 32, slot 16 h + 4 t + 2 j + c holds
-/// key 16 h + 8 j + 2 t + c. Of two bytes the orders agree.
-OCTET_HD constexpr int key_of_slot(int slot, int element_bytes) {
-  if (element_bytes > 1) return slot;
+/// The key (within its group) of a slot, of one byte: groups of 32, slot 16 h + 4 t + 2 j + c holds key
+/// 16 h + 8 j + 2 t + c. (Of two bytes slots are keys.)
+OCTET_HD constexpr int key_of_slot(int slot) {
   const int c = slot & 1, j = slot >> 1 & 1, t = slot >> 2 & 3, rest = slot & ~15;
   return rest + 8 * j + 2 * t + c;
 }

@@ -140,7 +140,8 @@ class Copies {
         ptx::arrive_with_copies(shared_.is_copied(at.stage, 0));
         ptx::wait(shared_.is_free(at.stage, 1), at.parity ^ 1);
       }
-      // Keys that are not there weigh 0, and 0 times what may lie there, NaN, is NaN: zeros do.
+      // Keys that are not there weigh 0, and 0 times what may lie there, NaN, is NaN: zeros do,
+      // which packed rows have.
       if (Tiles::kByKeys && !call_.packed.v)
         CopyV::copy_or_zeros(shared_.v(at.stage) + CopyV::place(), from_v, v_row, block.keys);
       else
