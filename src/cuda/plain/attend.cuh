@@ -67,12 +67,9 @@ class Attention : InTurn<Scheme, kIndex> {
     rows[0].blocks_seen = rows[1].blocks_seen = 1;
     typename attn::Outputs<S, kDim / 8>::Local local;
     attn::Outputs<S, kDim / 8> outputs(shared_.sums(blockDim.x / kWarp, threadIdx.x / kWarp), local);
-    const auto by_keys = mma::Place<Values::kRow>::of_rows();
     Base::attend_blocks(
         rows, turn, [](std::int32_t) {},
-        [&](const auto& p, const attn::KeyBlock& block) {
-          this->fold(rows, outputs, p, block, by_keys, this->address_of_v(block));
-        });
+        [&](const auto& p, const attn::KeyBlock& block) { this->fold_values(rows, outputs, p, block); });
     if (Base::has_rows(turn)) Base::end(rows, outputs, turn);
   }
 };

@@ -192,9 +192,12 @@ class AttentionByParts : ByParts<Scheme, kIndex> {
         acc, p, rows, scheme_, call_, shared_.tiles.keys[number] + from,
         attn::block_constants<S>(call_, block), block, attn::SeesAll{}, attn::NoBias{},
         tile::opaque(block.keys == kKeyTiles * 8));
-    Base::fold(rows, outputs, p, block, mma::Place<Values::kRow>::of_rows(0, ptx::lane()),
-               ptx::shared_address(shared_.tiles.v[0]) +
-                   static_cast<std::uint32_t>(number * Base::kBytesOfV + from * Values::kRow));
+    const auto by_keys = mma::Place<Tiles::kVRow>::of_rows(0, ptx::lane());
+    const std::uint32_t v = ptx::shared_address(shared_.tiles.v[0]) +
+                            static_cast<std::uint32_t>(number * Base::kBytesOfV + from * Tiles::kVRow);
+    Base::fold_products(rows, outputs, block, [&](auto& pv, int channel) {
+      mma::multiply_pv_by_keys<S::kP, S::kV, Tiles::kVRow>(pv, p.word, v, by_keys, channel);
+    });
   }
 
   /// Each of two warps leaves the other one eight rows and has eight of both. Of four warps the second two

@@ -106,17 +106,6 @@ class Operands : protected Base {
     return scale;
   }
 
-  /// P V of V's rows as they lie, turned around as they are multiplied, into the outputs. rows, p: of a key
-  /// block, or some of one; v: the shared address of its first row.
-  template <class Rows, class Outputs, class P>
-  __device__ __forceinline__ void fold(const Rows& rows, Outputs& outputs, const P& p,
-                                       const attn::KeyBlock& block, const mma::Place<Values::kRow>& by_keys,
-                                       std::uint32_t v) {
-    Base::fold_products(rows, outputs, block, [&](auto& pv, int first) {
-      mma::multiply_pv_by_keys<S::kP, S::kV, Values::kRow>(pv, p.word, v, by_keys, first);
-    });
-  }
-
  private:
   /// Constants behind the last key.
   __device__ __forceinline__ void put_no_keys() {
