@@ -7,9 +7,10 @@
 namespace octet::cuda::ptx {
 
 /// 16 bytes, both addresses multiples of 16; past the first-level cache, for no other block of the processor
-/// reads them soon.
+/// reads them soon. Memory is read by whole lines of 128 bytes, as rows lie there
+/// (docs/cuda-measurements.md).
 __device__ __forceinline__ void copy_async(std::uint32_t to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
 /// 4 bytes, both addresses multiples of 4.
@@ -19,7 +20,8 @@ __device__ __forceinline__ void copy_word_async(std::uint32_t to, const void* fr
 
 /// Of the 16 bytes the first `bytes` are copied and the others become 0; of 0 bytes nothing is read.
 __device__ __forceinline__ void copy_async_or_zeros(std::uint32_t to, const void* from, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+               : "memory");
 }
 
 /// Ends a group of copies.
