@@ -112,11 +112,11 @@ bool suits_hopper(const AttentionDesc& d) {
   const std::int64_t all = std::max<std::int64_t>(runtime::processors(), 1), rows = hopper_rows(d, tile);
   const std::int64_t tiles = groups_of(d, d.tokens_q, rows) * d.heads_q;
   const std::int64_t at_once = (tiles + all - 1) / all * all;  // of as many turns
-  // Rows of one warp, of bytes: a card full of mma.sync's blocks of threads reads keys faster (32 x 32 x 1 of
-  // 4096 x 128, int8 on an H200: 321 instead of 403 us; f16 584 and 562).
+  // Rows of one warp against keys of bytes: a card full of mma.sync's blocks of threads reads these faster
+  // (32 x 32 x 1 of 4096 x 128 on an H200: int8 321 instead of 403 us, int8_half 372 instead of 439).
   constexpr std::int64_t kFull = 3, kWidest = 128;
   if (tokens_of_sequence(d, d.tokens_q) <= mma::kRowsAWarp && tiles > kFull * all &&
-      mma::kTileTable[tile].head_dim <= kWidest && kernels.k_dtype == DType::s8 && kernels.v_bytes == 1)
+      mma::kTileTable[tile].head_dim <= kWidest && kernels.k_dtype == DType::s8)
     return false;
   const std::int64_t keys = key_blocks_of(d) * d.key_block;
   if (keys >= (takes_more ? kMore : kMany) && 100 * tiles >= least_percent * at_once) return true;
