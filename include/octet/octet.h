@@ -342,8 +342,9 @@ typedef struct octet_attention_args {
 
 /* o = softmax(softmax_scale * q k' + bias) v in the plan's scheme, and the LSE. A row that sees no key gives
  * zero and -inf. Quantises plain operands into the workspace first. Inputs are never written. NaN and Inf
- * stay in the rows that use them; an integer scheme's quantiser returns non_finite instead, and o is then
- * undefined. Cost: O(tokens_q * tokens_k * dim); no memory but the workspace and a small scratch a thread. */
+ * stay in the rows that use them (but on a GPU those of a hidden key's V: docs/api.md); an integer scheme's
+ * quantiser returns non_finite instead, and o is then undefined. Cost: O(tokens_q * tokens_k * dim); no memory
+ * but the workspace and a small scratch a thread. */
 OCTET_API octet_status octet_attend(const octet_plan* plan, const octet_attention_args* args);
 
 /* The two halves of octet_attend, for keys that serve many queries: cross-attention, many steps against one

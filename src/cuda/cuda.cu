@@ -27,7 +27,8 @@ namespace {
 constexpr std::int64_t kAlignment = 64;
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// Where the parts of the packed keys lie, K behind all others: kernels may read it where it is.
+/// Where the parts of the packed keys lie, K behind all others. Kernels may read K and V where they are, and
+/// the places of both then stay empty.
 struct Layout {
   std::int64_t v = 0, keys = 0, blocks = 0, channels = 0, table = 0, k = 0, bytes = 0, blocks_per_head = 0;
 };

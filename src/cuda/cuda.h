@@ -19,7 +19,8 @@ std::string refusal(const AttentionDesc& desc);
 /// The kernels that a problem which is not refused takes on the current device: "mma" or "wgmma".
 std::string_view family_of(const AttentionDesc& desc);
 
-/// Bytes of args.workspace, device memory aligned to 64, that attend() needs: packed K and V of all heads.
+/// Bytes of args.workspace, device memory aligned to 64, that attend() needs: packed K and V of all heads, if
+/// these have to be.
 std::int64_t workspace_bytes(const AttentionDesc& desc);
 
 /// o, lse and o_scale of q, k, v given in the scheme's formats. cu_seqlens are in device memory too, and are

@@ -92,7 +92,7 @@ enum class NextStarts : std::uint8_t { early, late };
 
 /// When the call's blocks of threads touch memory: behind every kernel before it on the stream, or beside
 /// those before of the same call, the first of which waited for all before itself, and each lets the next one
-/// start early. Packing does so for V alone, if none of these has made it.
+/// start early. Packing does so for V alone, where it is packed and none of these has made it.
 enum class Begins : std::uint8_t { behind_all, beside_own };
 
 /// What every call reads stands together: a launch brings its parameters to a processor a line at a time, and

@@ -11,7 +11,7 @@
 
 namespace octet::cuda::attn {
 
-/// A key block: its keys, counted within the sequence, and where its constants and V are packed.
+/// A key block: its keys, counted within the sequence, and where its constants are packed, and V if it is.
 struct KeyBlock {
   std::int32_t number, begin, keys, slot;
 };

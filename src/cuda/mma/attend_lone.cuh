@@ -22,6 +22,7 @@ class LoneAttention : Attention<S, kTile> {
   static constexpr int kBlocks = kTile.lone_blocks, kTurns = kBlocks / kParts;
   static_assert(kTurns * kParts == kBlocks && (kTurns == 1 || (kTurns == 2 && Base::kTwoBuffers)),
                 "a warp's key blocks have a buffer each");
+  static_assert(!Tiles::kByKeys, "V's rows are channels");
 
  public:
   __device__ LoneAttention(const Call& call, Shared& shared) : Base(call, shared) {}

@@ -28,7 +28,7 @@ inline constexpr int kMostPackThreads = 128;
 static_assert(kMostKeys <= kMostPackThreads, "a thread has the constants of one key");
 constexpr int pack_threads(const Tile& tile, int value_bytes) {
   constexpr int kWarp = 32;
-  const int of_values = tile.keys * tile.head_dim * value_bytes * value_bytes / 64;  // in words
+  const int of_values = tile.keys * tile.head_dim * value_bytes * value_bytes / 64;
   return std::min(kMostPackThreads, tile.keys + (of_values + kWarp - 1) / kWarp * kWarp);
 }
 
