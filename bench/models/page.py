@@ -317,7 +317,7 @@ def stack_llama(document: Row) -> list[str]:
         measured_by(document).rstrip() + f" GPU: {document['gpu']}.",
         "",
         f"{rows[0]['shape']} (transformers' decoder layer, random weights, bf16, causal prefill, batch 1), against PyTorch's own attention, which is "
-        f"bf16 by wgmma; `int8` counts quantisation and packing. At best {gain:.2f} times as fast: octet's mma.sync kernels make such a layer "
+        f"bf16 by wgmma; `int8` counts quantisation and packing. At best {gain:.2f} times as fast: octet's kernels of that commit make such a layer "
         f"{verdict} on this GPU; attention that cost nothing would make it {free:.2f} times as fast at the longest.",
         "",
         *table(head, cells),

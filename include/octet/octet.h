@@ -239,7 +239,7 @@ typedef struct octet_scheme_info {
       v_granularities;                 /* bit g: granularity g is accepted; 0: no scales */
   int32_t smooths, rotates, equalises; /* 1: the recipe's option is accepted */
   int32_t additive_bias;               /* 1: an additive bias is accepted */
-  int32_t baseline;                    /* 1: reference backend only */
+  int32_t baseline;                    /* 1: a paper's, beside which schemes are measured */
   int32_t output_codes;                /* whether o may be s8, and with which scales */
   int32_t has_row_sum, has_table, has_quotient, has_rescale; /* 1: the scheme has that option */
   int64_t max_tokens_k;                                      /* most keys that the scheme is proved for */
@@ -271,12 +271,12 @@ typedef struct octet_attention_desc {
   octet_bias bias;
   int32_t wants_lse;   /* 0 or 1 */
   octet_device device; /* where the tensors of a call lie: that of q in octet_attention_desc_init */
-  int64_t batch, heads_q, heads_kv;
-  int64_t tokens_q, tokens_k; /* of each batch entry; the total where varlen */
-  int64_t head_dim, head_dim_v;
+  int64_t batch, heads_q, heads_kv;  /* heads_q: a multiple of heads_kv */
+  int64_t tokens_q, tokens_k;        /* of each batch entry; the total where varlen */
+  int64_t head_dim, head_dim_v;      /* 1 to 256 */
   int64_t window_left, window_right; /* keys visible before and after the aligned position; -1: all */
-  int64_t key_block;                 /* keys a block: part of a scheme's result */
-  int64_t sequences;                 /* 0: dense; else varlen: tokens packed along the token axis, batch 1 */
+  int64_t key_block; /* keys a block, part of a scheme's result: a multiple of 16 up to 1024, on a GPU 128 */
+  int64_t sequences; /* 0: dense; else varlen: tokens packed along the token axis, batch 1 */
   float softmax_scale;
   octet_recipe recipe;
   octet_scheme_options options;
@@ -343,8 +343,8 @@ typedef struct octet_attention_args {
 /* o = softmax(softmax_scale * q k' + bias) v in the plan's scheme, and the LSE. A row that sees no key gives
  * zero and -inf. Quantises plain operands into the workspace first. Inputs are never written. NaN and Inf
  * stay in the rows that use them (but on a GPU those of a hidden key's V: docs/api.md); an integer scheme's
- * quantiser returns non_finite instead, and o is then undefined. Cost: O(tokens_q * tokens_k * dim); no memory
- * but the workspace and a small scratch a thread. */
+ * quantiser returns non_finite instead, and o is then undefined. Cost: O(tokens_q * tokens_k * dim); no
+ * memory but the workspace and a small scratch a thread. */
 OCTET_API octet_status octet_attend(const octet_plan* plan, const octet_attention_args* args);
 
 /* The two halves of octet_attend, for keys that serve many queries: cross-attention, many steps against one
@@ -504,11 +504,16 @@ OCTET_API octet_status octet_dequantize(const octet_quantized_tensor* x, const o
 
 /* Measures for about `seconds` (0 to 60; 0.02 is enough) how often in a second the calling thread's processor
  * does `what`, in units of 1e9: what a kernel's speed is a share of. Threads that measure at once get what
- * each of them has. operations (a multiplication and an addition count one each) of independent instructions
+ * each of them has.
+ *
+ * Operations (a multiplication and an addition count one each) of independent instructions
  * on registers: "tdpbusd", "tdpbf16ps" (AMX), "vpdpbusd_zmm", "vpdpbusd_ymm" (VNNI), "vpmaddwd_ymm" (with
  * vpaddd: the exact product of 8-bit codes on AVX2), "vdpbf16ps_zmm", "fma_f16_zmm", "fma_f32_zmm",
- * "fma_f32_ymm" bytes: "read", of 256 MiB of memory unsupported: this processor has no such instruction.
- * invalid_argument lists the names. */
+ * "fma_f32_ymm".
+ *
+ * Bytes: "read", of 256 MiB of memory.
+ *
+ * unsupported: this processor has no such instruction. invalid_argument lists the names. */
 OCTET_API octet_status octet_peak_rate(const char* what, double seconds, double* giga_per_second);
 
 #ifdef __cplusplus

@@ -30,7 +30,7 @@ enum class Scheme : std::int32_t {
   ivit,
   ibert,
   fqvit,
-  qattn,  ///< baselines of the papers, reference backend only
+  qattn,  ///< the last five are baselines of the papers, all but qattn for the reference backend only
 };
 inline constexpr int kSchemes = 20;
 
