@@ -17,7 +17,7 @@ class InARow : public PlainCalls {
   /// Of every second call V is what the call before has put out; of the others it is the one given.
   Outputs run_in_a_row(const Ask& ask, Waits waits, std::size_t calls) {
     Given g = given(ask);
-    g.desc.output = DType::bf16;
+    g.desc.output = ask.dtype;
     const std::array<std::int64_t, 4> shape{ask.of.batch, ask.of.heads, ask.of.tokens_q, ask.dim};
     Outputs all(calls, std::vector<std::uint16_t>(
                            static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3])));
@@ -27,7 +27,7 @@ class InARow : public PlainCalls {
     args.workspace_bytes = plan.workspace_bytes(), args.workspace = memory.take(args.workspace_bytes);
     std::vector<TensorView> hosts, outputs;
     for (std::vector<std::uint16_t>& o : all) {
-      hosts.push_back(view_bhsd(o.data(), DType::bf16, shape));
+      hosts.push_back(view_bhsd(o.data(), ask.dtype, shape));
       outputs.push_back(memory.put(hosts.back()));
     }
     memory.wait();
@@ -51,8 +51,8 @@ class InARow : public PlainCalls {
     for (std::size_t i = 0; i < kCalls; ++i) EXPECT_TRUE(got[i] == want[i % 2]) << ask.name << ", call " << i;
   }
 
-  static Ask of(Scheme scheme, const Lengths& lengths, std::int64_t dim) {
-    Ask ask{.of = lengths, .dim = dim, .scheme = scheme};
+  static Ask of(Scheme scheme, const Lengths& lengths, std::int64_t dim, DType dtype = DType::bf16) {
+    Ask ask{.of = lengths, .dim = dim, .scheme = scheme, .dtype = dtype};
     ask.name = title(ask) + " of " + std::to_string(dim) + " channels";
     return ask;
   }
@@ -72,6 +72,17 @@ TEST_F(InARow, HaveTheSameBitsWhereVIsPackedBesideTheQuantiser) {
       for (const Lengths& lengths : {Lengths{2, 3, 300, 300}, Lengths{1, 4, 2048, 2048}})
         expect_same_bits(of(scheme, lengths, dim));
     expect_same_bits(of(scheme, {2, 20, 1024, 1024}, 64));
+  }
+}
+
+/// Attention reads V where the call before has put it.
+TEST_F(InARow, HaveTheSameBitsWhereVStaysWhereItIs) {
+  for (const std::int64_t dim : {64, 128, 256}) {
+    for (const Lengths& lengths : {Lengths{1, 6, 577, 577}, Lengths{1, 4, 2048, 2048}}) {
+      for (const Scheme scheme : {Scheme::f16, Scheme::int8_half, Scheme::fp8_hybrid})
+        expect_same_bits(of(scheme, lengths, dim, DType::f16));
+      expect_same_bits(of(Scheme::bf16, lengths, dim));
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 // octet explain: which kernel would run a problem, why the others would not, and what it would cost in
 // memory.
+#include <algorithm>
 #include <memory>
 
 #include "commands.h"
@@ -151,8 +152,10 @@ std::string explained_text(const Explained& e) {
   text +=
       fmt::format("key block  {} keys\nworkspace  {}\n", d.key_block, bytes_text(e.plan->workspace_bytes()));
   text += "\nBackends, in the order in which they are tried\n";
+  std::size_t width = 0;
+  for (const Candidate& c : e.candidates) width = std::max(width, c.backend.size());
   for (const Candidate& c : e.candidates) {
-    text += fmt::format("  {:<10} {}{}\n", c.backend, answer_text(c.answer),
+    text += fmt::format("  {:<{}} {}{}\n", c.backend, width, answer_text(c.answer),
                         c.reason.empty() ? std::string() : ": " + c.reason);
   }
   return text;
