@@ -40,7 +40,7 @@ def table_below(page, heading):
     lines = re.search(r"(?:^\|.*\n)+", body, re.M).group().splitlines()
     names, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
     columns = [re.sub(r"^`(\w+)`.*", r"\1", name) for name in names]
-    return {(row[0], column): cell for row in rows for column, cell in zip(columns[1:], row[1:], strict=True)}
+    return {(row[0], column): cell for row in rows for column, cell in zip(columns[1:], row[1:])}
 
 
 def test_the_readme_has_the_errors_of_the_page_of_accuracy():
